@@ -1,0 +1,74 @@
+"""The one error users meet: it says where, what, what was expected, and what to do.
+
+In: a problem found in a file, a flag or a model folder.  Out: one exception with one message.  Next: console.py
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+SHOWN_PROBLEMS = 20  # a list of errors shows this many and then the total
+
+
+class InputError(ValueError):
+    """A problem a user can cause and mend; `str()` of it is the whole message, no traceback needed.
+
+    >>> print(InputError("is empty", file="poems.txt", line=3, expected="one ci a line", remedy="remove the line"))
+    poems.txt:3: is empty
+      expected: one ci a line
+      what to do: remove the line
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        value: object = None,
+        expected: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.problem, self.file, self.line, self.field = problem, file, line, field
+        self.value, self.expected, self.remedy = value, expected, remedy
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        place = "" if self.file is None else str(self.file)
+        if self.line is not None:
+            place += f":{self.line}"
+        parts = [place] if place else []
+        if self.field is not None:
+            parts.append(self.field)
+        lines = [": ".join([*parts, self.problem])]
+        if self.value is not None:
+            lines.append(f"  value: {_shortened(self.value)}")
+        if self.expected is not None:
+            lines.append(f"  expected: {self.expected}")
+        if self.remedy is not None:
+            lines.append(f"  what to do: {self.remedy}")
+        return "\n".join(lines)
+
+
+class InputErrors(InputError):
+    """Several problems found in one pass; shows the first 20 and the total.
+
+    total: their number, where only the first of them were kept; None: all are given.
+    """
+
+    def __init__(self, problems: Iterable[InputError], *, total: int | None = None) -> None:
+        self.problems = list(problems)
+        assert self.problems
+        self.total = len(self.problems) if total is None else total
+        super().__init__(f"{self.total} problems")
+
+    def _message(self) -> str:
+        shown = "\n".join(str(problem) for problem in self.problems[:SHOWN_PROBLEMS])
+        if self.total == 1:
+            return shown
+        return f"{shown}\n{min(len(self.problems), SHOWN_PROBLEMS)} of {self.total} problems shown"
+
+
+def _shortened(value: object, *, limit: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

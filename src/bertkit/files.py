@@ -1,0 +1,96 @@
+"""Writing so that a kill leaves the old file or the new one, never half of it.
+
+In: bytes and paths.  Out: files and folders that are whole or absent.  Next: errors.py
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertkit.errors import InputError
+
+
+def write_atomically(path: str | Path, content: bytes | str) -> None:
+    """Write `content` (text as UTF-8) beside `path`, fsync it, rename it over `path`, fsync the folder."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_directory(path.parent)
+
+
+@contextmanager
+def directory_written_atomically(path: str | Path) -> Iterator[Path]:
+    """Yield an empty `path.tmp` to fill; at the end fsync every file in it and rename it to `path` in one step.
+
+    An exception removes the temporary and leaves what stood at `path` untouched.
+    A folder that stands at `path` is replaced.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for file in sorted(temporary.rglob("*")):
+            if file.is_file():
+                fsync_file(file)
+        for folder in [*(f for f in sorted(temporary.rglob("*")) if f.is_dir()), temporary]:
+            fsync_directory(folder)
+        if path.exists():
+            old = path.with_name(f"{path.name}.old")
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(path, old)
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+        fsync_directory(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fsync_file(path: Path) -> None:
+    """Ask the disk to keep what was written to the file at `path`."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def fsync_directory(path: Path) -> None:
+    """Ask the disk to keep the names in the folder at `path`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of_file(path: str | Path) -> str:
+    """Return the hexadecimal SHA-256 of the file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_file(path: str | Path, *, what: str, remedy: str) -> Path:
+    """Return `path` as a Path.
+
+    Raises:
+        InputError: nothing stands there, or what stands there is not a regular file.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError("does not exist", file=path, expected=what, remedy=remedy)
+    if not path.is_file():
+        raise InputError("is not a file", file=path, expected=what, remedy=remedy)
+    return path

@@ -1,0 +1,101 @@
+"""Settings as dataclasses, and what a command line or a YAML file must know of them.
+
+In: a Config dataclass whose fields are made by `option`, `argument` and `group`.  Out: its flat list of Options.
+Imports no argument parser, so that any room may define its own settings.  Next: cli.py
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from bertkit.files import write_atomically
+
+REQUIRED = dataclasses.MISSING
+SETTINGS_FILE = "settings.yaml"
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One flag or argument of a command."""
+
+    name: str
+    type: Any
+    default: Any  # REQUIRED when the user must give it
+    help: str  # with the unit; the default is appended by the command line
+    aliases: tuple[str, ...]  # other flag names, without dashes
+    positional: bool
+    path: tuple[str, ...]  # where the value stands: ("masking", "mlm_probability")
+
+
+def option(default: Any = REQUIRED, *, help: str, aliases: tuple[str, ...] = ()) -> Any:
+    """Return a dataclass field that is a flag `--name`."""
+    return _field(default, {"help": help, "aliases": aliases})
+
+
+def argument(default: Any = REQUIRED, *, help: str) -> Any:
+    """Return a dataclass field that is given by its place on the command line; a list type takes all that remain."""
+    return _field(default, {"help": help, "positional": True})
+
+
+def group(settings: type) -> Any:
+    """Return a dataclass field that holds another settings dataclass; its fields are flags of the command too."""
+    return dataclasses.field(default_factory=settings, metadata={"group": settings})
+
+
+def _field(default: Any, metadata: dict[str, Any]) -> Any:
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    if default is REQUIRED:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options_of(config: type, *, path: tuple[str, ...] = ()) -> Iterator[Option]:
+    """Yield every option of a Config class, groups opened, in the order of their fields."""
+    hints = get_type_hints(config)
+    for field in dataclasses.fields(config):
+        if "group" in field.metadata:
+            yield from options_of(field.metadata["group"], path=(*path, field.name))
+            continue
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        yield Option(
+            name=field.name,
+            type=hints[field.name],
+            default=default,
+            help=field.metadata["help"],
+            aliases=field.metadata.get("aliases", ()),
+            positional=field.metadata.get("positional", False),
+            path=(*path, field.name),
+        )
+
+
+def config_from(config: type, values: dict[str, Any]) -> Any:
+    """Return an instance of `config` with the flat `values` {name: value} set, its groups included."""
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        if "group" in field.metadata:
+            arguments[field.name] = config_from(field.metadata["group"], values)
+        elif field.name in values:
+            arguments[field.name] = values[field.name]
+    return config(**arguments)
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """Return the flat {name: value} of a Config instance: what `settings.yaml` holds."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        values |= values_of(value) if "group" in field.metadata else {field.name: value}
+    return values
+
+
+def write_settings(config: Any, directory: Path) -> None:
+    """Write the resolved settings as `settings.yaml` into a folder; `--config_file` reads it back."""
+    import yaml
+
+    values = {name: str(value) if isinstance(value, Path) else value for name, value in values_of(config).items()}
+    text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+    write_atomically(directory / SETTINGS_FILE, text)

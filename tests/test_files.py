@@ -1,0 +1,104 @@
+"""Files and folders that are whole or absent."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit import files
+from bertkit.errors import InputError
+
+
+@given(content=st.one_of(st.binary(), st.text(st.characters(exclude_categories=["Cs"]))))
+def test_what_is_written_is_what_is_read(content: bytes | str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("files") / "深" / "诗.txt"
+    files.write_atomically(path, content)
+    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode("utf-8"))
+
+
+def test_a_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
+    files.write_atomically(tmp_path / "a", "one")
+    files.write_atomically(str(tmp_path / "a"), "two")
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("a", "two")]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write_atomically(tmp_path / "a", "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomically(tmp_path / "a", "new")
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_kill_at_any_call_leaves_the_old_content_or_the_new(tmp_path: Path, call: str) -> None:
+    for nth in range(1, 4):
+        path = tmp_path / f"{call}-{nth}"
+        path.write_text("old" * 1000, encoding="utf-8")
+        code = (
+            "import os, sys, signal\nfrom bertkit import files\n"
+            f"real, left = os.{call}, [{nth}]\n"
+            "def call(*a):\n"
+            "    left[0] -= 1\n"
+            "    if left[0] == 0: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    return real(*a)\n"
+            f"os.{call} = call\n"
+            "files.write_atomically(sys.argv[1], 'new' * 1000)\n"
+        )
+        subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True)
+        assert path.read_text(encoding="utf-8") in ("old" * 1000, "new" * 1000)
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    target = tmp_path / "store"
+    with files.directory_written_atomically(target) as folder:
+        (folder / "part").mkdir()
+        (folder / "part" / "a").write_text("明月", encoding="utf-8")
+        assert not target.exists()
+    assert (target / "part" / "a").read_text(encoding="utf-8") == "明月"
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_folder_replaces_the_one_that_stands_there(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        with files.directory_written_atomically(tmp_path / "store") as folder:
+            (folder / name).touch()
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_an_exception_leaves_the_old_folder(tmp_path: Path) -> None:
+    with files.directory_written_atomically(tmp_path / "store") as folder:
+        (folder / "old").touch()
+
+    def fail(folder: Path) -> None:
+        (folder / "new").touch()
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"), files.directory_written_atomically(tmp_path / "store") as folder:
+        fail(folder)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_the_hash_is_the_one_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\x00\xff" * 100_000)
+    assert files.sha256_of_file(tmp_path / "a") == hashlib.sha256(b"\x00\xff" * 100_000).hexdigest()
+
+
+def test_a_required_file_must_exist_and_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert files.require_file(str(tmp_path / "a"), what="a text", remedy="write it") == tmp_path / "a"
+    with pytest.raises(InputError, match="absent: does not exist\n  expected: a text\n  what to do: write it"):
+        files.require_file(tmp_path / "absent", what="a text", remedy="write it")
+    with pytest.raises(InputError, match="is not a file"):
+        files.require_file(tmp_path, what="a text", remedy="write it")
