@@ -1,0 +1,139 @@
+"""The front door: the command table, flags and YAML to a Config, errors to exit codes.
+
+In: the words of the command line.  Out: an exit code (0 done, 2 the input is wrong, 130 interrupted).
+A command's module, and the value parser, are imported only when that command is called.  Next: flags.py
+"""
+
+import os
+import select
+import sys
+import textwrap
+from importlib import import_module
+from typing import get_origin
+
+from bertkit import __version__, console
+from bertkit.errors import InputError
+from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given
+from bertkit.options import REQUIRED, Option, config_from, options_of
+
+# Command -> (module in bertkit.commands, what it does).  A new command is one row here and one file there.
+COMMANDS = {
+    "demo": ("demo", "the whole way in four minutes: corpus, vocabulary, pre-training, answers"),
+    "corpus": ("corpus", "fetch a real corpus by name"),
+    "vocab": ("vocab", "train a WordPiece vocabulary on text"),
+    "prepare": ("prepare", "turn text into a store of token ids"),
+    "inspect": ("inspect", "look at a corpus, a vocabulary, prepared data or a model"),
+    "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
+    "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
+    "next-sentence": ("next_sentence", "say whether one text follows another"),
+    "report": ("report", "write the HTML page of a run again"),
+}
+HELP_WIDTH = 110  # columns
+HELP_INDENT = 6
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code; `argv` is `sys.argv[1:]` when None."""
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except InputError as problem:
+        console.error(str(problem))
+        return 2
+    except KeyboardInterrupt:
+        console.say("interrupted")
+        return 130
+    except BrokenPipeError:
+        if not _reader_is_gone():
+            raise
+        return 0
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in (*HELP_FLAGS, "help"):
+        console.result(overview())
+        return 0
+    if words[0] == "--version":
+        console.result(f"bertkit {__version__}")
+        return 0
+    command = words[0].replace("_", "-")
+    if command not in COMMANDS:
+        known = f"one of {', '.join(COMMANDS)}"
+        remedy = near(command, COMMANDS) or "bertkit --help lists the commands"
+        raise InputError("is not a command", field="bertkit", value=words[0], expected=known, remedy=remedy)
+    module = import_module(f"bertkit.commands.{COMMANDS[command][0]}")
+    options = list({option.name: option for option in [*options_of(module.Config), CONFIG_FILE]}.values())
+    flags, rest, wants_help = split_words(command, words[1:], options)
+    if wants_help:
+        console.result(help_of(command, options))
+        return 0
+    module.run(config_from(module.Config, values_given(command, flags, rest, options)))
+    return 0
+
+
+def _reader_is_gone() -> bool:
+    """True when standard output or error is a pipe that nobody reads any more (`bertkit ... | head`).
+
+    Such a stream is turned to nowhere, so that Python's own flush at exit has nothing to complain of.
+    """
+    gone = False
+    for descriptor in (1, 2):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+            gone = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+    return gone
+
+
+def overview() -> str:
+    """Return what `bertkit --help` shows: every command in a line."""
+    commands = console.table([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+    return f"""usage: bertkit COMMAND [--flag VALUE ...]
+
+BERT the whole way through: raw text in, a pre-trained model folder out.
+
+commands:
+{commands}
+
+bertkit COMMAND --help   the flags of a command, with units and defaults
+bertkit --version        the version
+"""
+
+
+def help_of(command: str, options: list[Option]) -> str:
+    """Return what `bertkit COMMAND --help` shows: usage, then every option with type, default and meaning."""
+    positional = [option for option in options if option.positional]
+    flags = [option for option in options if not option.positional]
+    needed = [f"--{option.name} VALUE" for option in flags if option.default is REQUIRED]
+    words = [_place(option) if option.default is REQUIRED else f"[{_place(option)}]" for option in positional]
+    lines = [" ".join(["usage: bertkit", command, *words, *needed, "[--flag VALUE ...]"]), ""]
+    lines += [COMMANDS[command][1][0].upper() + COMMANDS[command][1][1:] + "."]
+    for title, part in (("arguments:", positional), ("flags:", flags)):
+        if part:
+            lines += ["", title]
+            lines += [line for option in part for line in _help_lines(option)]
+    lines += ["  --help", " " * HELP_INDENT + "show this text"]
+    return "\n".join(lines)
+
+
+def _help_lines(option: Option) -> list[str]:
+    names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
+    default = "required" if option.default is REQUIRED else f"default: {_shown(option.default)}"
+    text = f"{option.help} ({in_words(option.type)}; {default})"
+    indent = " " * HELP_INDENT
+    head = _place(option) if option.positional else names
+    return [f"  {head}", *textwrap.wrap(text, HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)]
+
+
+def _place(option: Option) -> str:
+    return option.name.upper() + (" ..." if get_origin(option.type) is list else "")
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, list | tuple):
+        return ",".join(map(str, default)) or "empty"
+    return "null" if default is None else str(default)
