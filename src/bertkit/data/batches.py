@@ -1,0 +1,69 @@
+"""A global batch made ready: rows built, tokens hidden, cut into micro-batches.
+
+In: which rows of a PairTable.  Out: micro-batches as tensors, and the counts of their labels.  Next: collate.py
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertkit.data.collate import Batch, collate
+from bertkit.data.masking import MaskingSettings, mask_tokens
+from bertkit.data.order import micro_batches
+from bertkit.data.pairs import PairTable
+from bertkit.data.rows import build_rows
+from bertkit.data.store import Store
+from bertkit.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class GlobalBatch:
+    """The rows of one step, longest first, in micro-batches."""
+
+    micro_batches: list[Batch]
+    positions: list[NDArray[np.int64]]  # for each micro-batch, which of the given rows it holds
+    num_targets: int  # hidden tokens in all
+    num_rows: int
+    tokens: int  # padding not counted
+    slots: int  # padding counted
+
+
+def build_global_batch(
+    store: Store,
+    table: PairTable,
+    rows: NDArray[np.int64],
+    *,
+    vocabulary: Vocabulary,
+    masking: MaskingSettings,
+    seed: int,
+    epoch: int,
+    micro_batch_tokens: int,
+    with_pairs: bool,
+) -> GlobalBatch:
+    """Return the rows of the table as micro-batches; what is hidden depends on (seed, epoch, row) only.
+
+    rows: (n,) int64, which rows of the epoch's table.
+    micro_batch_tokens: most tokens of a micro-batch, padding counted.
+    with_pairs: whether the batches carry next_sentence_label.
+    """
+    built = build_rows(store, table, rows, vocabulary)
+    masked = mask_tokens(
+        built.input_ids,
+        index=rows,
+        ordinary=vocabulary.ordinary,
+        mask_id=vocabulary.mask_id,
+        settings=masking,
+        seed=seed,
+        epoch=epoch,
+    )
+    labels = table.next_sentence_label[rows] if with_pairs else None
+    [cuts] = micro_batches(built.lengths, micro_batch_tokens=micro_batch_tokens)
+    return GlobalBatch(
+        micro_batches=[collate(built, masked, labels, positions=cut) for cut in cuts],
+        positions=cuts,
+        num_targets=int(masked.selected.sum()),
+        num_rows=len(rows),
+        tokens=int(built.lengths.sum()),
+        slots=sum(len(cut) * int(built.lengths[cut].max()) for cut in cuts),
+    )

@@ -1,0 +1,55 @@
+"""Which rows make the global batch of a step, and how the batch is cut for the machine.
+
+In: (seed, epoch, step) and the rows' lengths.  Out: row numbers; micro-batches for every rank.
+The first depends on nothing else, so that the order of data is the same on any machine.  Next: collate.py
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertkit.data.random import Stream
+
+
+def steps_in_epoch(num_rows: int, batch_size: int) -> int:
+    """Return the steps of an epoch; the last global batch is short, not dropped.
+
+    >>> steps_in_epoch(65, 32)
+    3
+    """
+    return -(-num_rows // batch_size)
+
+
+def global_batch(*, seed: int, epoch: int, step: int, num_rows: int, batch_size: int) -> NDArray[np.int64]:
+    """Return the rows of one step of an epoch (step counted from the epoch's start), int64, at most batch_size.
+
+    Over the steps of an epoch every row comes exactly once.
+    """
+    places = np.arange(step * batch_size, min((step + 1) * batch_size, num_rows))
+    return Stream(seed, "order", epoch).permuted(places, size=num_rows)
+
+
+def micro_batches(
+    lengths: NDArray[np.int64], *, micro_batch_tokens: int, num_ranks: int = 1
+) -> list[list[NDArray[np.int64]]]:
+    """Return, for each rank, its micro-batches: positions in the global batch, longest rows first.
+
+    lengths: (rows,) tokens of each row of the global batch.
+    micro_batch_tokens: most tokens of a micro-batch, padding counted; one row may exceed it alone.
+    Sorting inside the uniform batch changes neither what is sampled nor any sum; ranks get the same number of
+    micro-batches, dealt in snake order, and an empty one fills up, so that no collective waits for ever.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    cuts: list[NDArray[np.int64]] = []
+    start = 0
+    while start < len(order):
+        rows = max(1, micro_batch_tokens // int(lengths[order[start]]))
+        cuts.append(order[start : start + rows])
+        start += rows
+    while len(cuts) % num_ranks:
+        cuts.append(order[:0])
+    ranks: list[list[NDArray[np.int64]]] = [[] for _ in range(num_ranks)]
+    for turn in range(0, len(cuts), num_ranks):
+        dealt = cuts[turn : turn + num_ranks]
+        for rank, cut in enumerate(dealt if turn // num_ranks % 2 == 0 else reversed(dealt)):
+            ranks[rank].append(cut)
+    return ranks
