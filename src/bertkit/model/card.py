@@ -1,0 +1,58 @@
+"""The model card: README.md of a model folder, in the form Hugging Face reads.
+
+In: configuration, how it was trained, held-out results.  Out: Markdown.  Next: pretrained.py
+"""
+
+from collections.abc import Mapping
+
+from bertkit.model.config import BertConfig
+
+
+def model_card(
+    config: BertConfig, *, training: Mapping[str, object], results: Mapping[str, float], parameters: int
+) -> str:
+    """Return the card; `training` and `results` become tables, in their order."""
+    shape = f"{config.num_hidden_layers} layers × {config.hidden_size}, {config.num_attention_heads} heads"
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: fill-mask",
+        "tags: [bert, bertkit]",
+        "---",
+        "",
+        "# A BERT pre-trained with bertkit",
+        "",
+        f"{shape}, {parameters:,} parameters, vocabulary of {config.vocab_size:,}, "
+        f"at most {config.max_position_embeddings} tokens.",
+        "",
+        "Next-sentence label 0 means that B follows A, as in Google's and Hugging Face's models.",
+        "",
+        "## Training",
+        "",
+        *_table(("setting", "value"), training),
+        "",
+        "## Held-out results",
+        "",
+        *(_table(("metric", "value"), results) if results else ["Not evaluated yet."]),
+        "",
+        "## Use",
+        "",
+        "```python",
+        "from transformers import AutoModelForPreTraining, AutoTokenizer",
+        "",
+        'model = AutoModelForPreTraining.from_pretrained("PATH")',
+        'tokenizer = AutoTokenizer.from_pretrained("PATH")',
+        "```",
+        "",
+        'or `bertkit fill-mask --model PATH "…[MASK]…"` and `bertkit next-sentence --model PATH "A" "B"`.',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, str], rows: Mapping[str, object]) -> list[str]:
+    lines = [f"| {head[0]} | {head[1]} |", "|---|---|"]
+    for name, value in rows.items():
+        shown = f"{value:.4f}" if isinstance(value, float) and abs(value) >= 1e-3 else f"{value}"
+        lines.append(f"| {name} | {shown.replace('|', '/')} |")
+    return lines

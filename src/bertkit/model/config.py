@@ -1,0 +1,223 @@
+"""The shape of a BERT, under Hugging Face's `config.json` keys.
+
+In: a size by name, a config.json, or numbers.  Out: one frozen BertConfig, checked once.  Next: attention.py
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import InputError
+from bertkit.files import require_file
+
+# Google's released sizes: (num_hidden_layers, hidden_size); heads = hidden / 64, intermediate = 4 x hidden.
+MODEL_SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "silu", "tanh")
+HEAD_WIDTH = 64  # hidden units per head in every released size
+# Keys that Hugging Face writes about other things than the network's shape; they are carried by no field of ours.
+FOREIGN_KEYS = frozenset(
+    (
+        *("model_type", "architectures", "position_embedding_type", "is_decoder", "add_cross_attention", "use_cache"),
+        *("problem_type", "id2label", "label2id", "classifier_dropout", "finetuning_task", "gradient_checkpointing"),
+        *("dtype", "torch_dtype", "transformers_version", "_name_or_path", "bos_token_id", "eos_token_id"),
+        *("return_dict", "output_hidden_states", "output_attentions", "directionality", "pooler_type"),
+        *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """The numbers that fix a BERT; the defaults are the original English base model's.
+
+    hidden_act: one of HIDDEN_ACTS, or (in Python only) a callable from tensor to tensor.
+    layer_norm_eps: the masked-LM head's LayerNorm uses it too.
+
+    Raises:
+        InputError: a number out of range, heads that do not divide the width, an unknown activation.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str | Callable[[Any], Any] = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        # A config.json may hold anything under a key, so the types are checked too.
+        for name, count in (
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("intermediate_size", self.intermediate_size),
+            ("max_position_embeddings", self.max_position_embeddings),
+            ("type_vocab_size", self.type_vocab_size),
+        ):
+            if type(count) is not int or count < 1:
+                raise InputError("is not a positive whole number", field=name, value=count, expected="1 or more")
+        for name, probability in (
+            ("hidden_dropout_prob", self.hidden_dropout_prob),
+            ("attention_probs_dropout_prob", self.attention_probs_dropout_prob),
+        ):
+            if not (_is_number(probability) and 0 <= probability < 1):
+                raise InputError("is not a probability", field=name, value=probability, expected="0 ≤ p < 1")
+        for name, number in (
+            ("initializer_range", self.initializer_range),
+            ("layer_norm_eps", self.layer_norm_eps),
+        ):
+            if not (_is_number(number) and 0 <= number < math.inf):
+                raise InputError("is not a number of 0 or more", field=name, value=number, expected="0 or more")
+        self._check_heads_and_choices()
+
+    def _check_heads_and_choices(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is not divisible by num_attention_heads {self.num_attention_heads}",
+                field="num_attention_heads",
+                remedy=f"use {max(1, self.hidden_size // HEAD_WIDTH)} heads of {HEAD_WIDTH}",
+            )
+        known = self.hidden_act in HIDDEN_ACTS if isinstance(self.hidden_act, str) else callable(self.hidden_act)
+        if not known:
+            raise InputError(
+                "is no activation bertkit knows",
+                field="hidden_act",
+                value=self.hidden_act,
+                expected=" | ".join(HIDDEN_ACTS),
+            )
+        if type(self.pad_token_id) is not int or not 0 <= self.pad_token_id < self.vocab_size:
+            raise InputError(
+                "is no id of the vocabulary",
+                field="pad_token_id",
+                value=self.pad_token_id,
+                expected=f"0 to {self.vocab_size - 1}",
+            )
+        if type(self.tie_word_embeddings) is not bool:
+            raise InputError("is neither true nor false", field="tie_word_embeddings", value=self.tie_word_embeddings)
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the `config.json` entries that Hugging Face reads.
+
+        Raises:
+            InputError: hidden_act is a callable, which no file can hold.
+        """
+        if not isinstance(self.hidden_act, str):
+            raise InputError(
+                "is a Python function and cannot be saved", field="hidden_act", expected=" | ".join(HIDDEN_ACTS)
+            )
+        return {"model_type": "bert", "position_embedding_type": "absolute", **dataclasses.asdict(self)}
+
+
+def config_of_size(size: str, *, vocab_size: int) -> BertConfig:
+    """Return the configuration of a size by name, for a vocabulary of `vocab_size` entries.
+
+    >>> config_of_size("mini", vocab_size=5000).num_attention_heads
+    4
+
+    Raises:
+        InputError: no such size.
+    Source: the sizes of google-research/bert's smaller models.
+    """
+    if size not in MODEL_SIZES:
+        raise InputError("is no model size", field="--model_size", value=size, expected=" | ".join(MODEL_SIZES))
+    layers, hidden = MODEL_SIZES[size]
+    return BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // HEAD_WIDTH,
+        intermediate_size=4 * hidden,
+    )
+
+
+def read_json_object(path: str | Path) -> dict[str, Any]:
+    """Return the JSON object in the file.
+
+    Raises:
+        InputError: the file is missing, not UTF-8, not JSON, or not an object.
+    """
+    path = require_file(path, what="a JSON file", remedy="check the folder; a model folder holds config.json")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as problem:  # bad UTF-8, bad JSON, a number of 5,000 digits; deep nesting
+        raise InputError(f"is not JSON in UTF-8 ({problem})", file=path, expected="a JSON object") from None
+    if not isinstance(values, dict):
+        raise InputError("holds no JSON object", file=path, expected='{"vocab_size": …, "hidden_size": …}')
+    return values
+
+
+def config_from_json(values: dict[str, Any], *, file: str | Path) -> BertConfig:
+    """Return the configuration in the entries of a `config.json`; `file` names it in errors.
+
+    Raises:
+        InputError: the entries describe something else than a BERT encoder, or a value is out of range.
+    """
+    _refuse_what_is_no_bert(values, file=file)
+    known = {field.name for field in dataclasses.fields(BertConfig)}
+    required = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}
+    if missing := sorted(required - values.keys()):
+        raise InputError(f"lacks {', '.join(missing)}", file=file, expected="the configuration of a BERT")
+    try:
+        return BertConfig(**{key: value for key, value in values.items() if key in known and value is not None})
+    except InputError as problem:
+        raise InputError(
+            problem.problem,
+            file=file,
+            field=problem.field,
+            value=problem.value,
+            expected=problem.expected,
+            remedy=problem.remedy,
+        ) from None
+
+
+def unknown_keys(values: dict[str, Any]) -> list[str]:
+    """Return the keys of a `config.json` that bertkit does not read, sorted: they are listed to the user."""
+    return sorted(values.keys() - {field.name for field in dataclasses.fields(BertConfig)} - FOREIGN_KEYS)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _refuse_what_is_no_bert(values: dict[str, Any], *, file: str | Path) -> None:
+    for key, accepted in (
+        ("model_type", ("bert",)),
+        ("position_embedding_type", ("absolute",)),
+        ("is_decoder", (False,)),
+        ("add_cross_attention", (False,)),
+    ):
+        value = values.get(key)
+        if value is not None and value not in accepted:
+            raise InputError(
+                f"describes a model that is not a BERT encoder ({key} is {value!r})",
+                file=file,
+                field=key,
+                value=value,
+                expected=" | ".join(map(repr, accepted)),
+                remedy="give a folder with a BERT checkpoint",
+            )

@@ -1,0 +1,192 @@
+"""What stands on the encoder: the masked-LM head, the next-sentence head, and the model that is pre-trained with both.
+
+In: a batch with or without labels.  Out: PretrainingOutput: logits, both losses apart, their sum.
+Next: huggingface.py (how they lie on disk)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertkit.errors import InputError
+from bertkit.model.config import BertConfig
+from bertkit.model.encoder import Encoder, activation, initialise
+
+IGNORE_INDEX = -100  # the label of a position that has none; PyTorch's default
+
+
+@dataclass
+class PretrainingOutput:
+    """What the pre-training model gives; a loss is set when its label was given."""
+
+    loss: Tensor | None  # (): the sum of the losses that are set
+    mlm_loss: Tensor | None  # (): mean over the labelled tokens
+    nsp_loss: Tensor | None  # (): mean over the pairs
+    mlm_logits: Tensor | None  # (n, vocab) at the n positions named, else (batch, seq, vocab)
+    nsp_logits: Tensor | None  # (batch, 2); column 0: B follows A
+    last_hidden_state: Tensor  # (batch, seq, hidden)
+    pooler_output: Tensor | None  # (batch, hidden)
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+class MaskedLMHead(nn.Module):
+    """Dense, activation, LayerNorm, then one score per vocabulary entry by the (tied) embedding matrix and a bias."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = activation(config.hidden_act)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        # Tied weights are no second parameter: the embedding matrix is handed to forward.
+        self.decoder = (
+            None if config.tie_word_embeddings else nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
+        )
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        initialise(self, config)
+        if self.decoder is not None:
+            nn.init.normal_(self.decoder, std=config.initializer_range)
+
+    def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Return logits (…, vocab) for hidden states (…, hidden) and the embedding matrix (vocab, hidden)."""
+        transformed = self.layer_norm(self.activation(self.dense(hidden)))  # (…, hidden)
+        return F.linear(transformed, word_embeddings if self.decoder is None else self.decoder, self.bias)
+
+
+class PretrainingModel(nn.Module):
+    """BERT with the masked-LM head, the next-sentence head, or both.
+
+    mlm, nsp: which heads it has. Without the next-sentence head there is no pooler either, as in Hugging Face's
+        BertForMaskedLM, so that no parameter goes without a gradient.
+    """
+
+    def __init__(self, config: BertConfig, *, mlm: bool = True, nsp: bool = True) -> None:
+        super().__init__()
+        if not (mlm or nsp):
+            raise InputError("a pre-training model needs at least one head", field="mlm, nsp")
+        self.config = config
+        self.encoder = Encoder(config, pooler=nsp)
+        self.mlm_head = MaskedLMHead(config) if mlm else None
+        self.nsp_head = nn.Linear(config.hidden_size, 2) if nsp else None
+        if self.nsp_head is not None:
+            initialise(self.nsp_head, config)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        mlm_positions: Tensor | None = None,
+        mlm_targets: Tensor | None = None,
+        mlm_labels: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> PretrainingOutput:
+        """Return logits, and the losses of the labels given; the inputs of the encoder are described there.
+
+        mlm_positions: (n,) int64, flat index row · seq + column; the masked-LM head is computed there only.
+        mlm_targets: (n,) int64, the true ids at mlm_positions, or IGNORE_INDEX.
+        mlm_labels: (batch, seq) int64, the true id or IGNORE_INDEX, in place of the two: the logits are then those of
+            the labelled positions in row-major order (Hugging Face computes and returns all of them).
+        next_sentence_label: (batch,) int64, 0 = B follows A, 1 = B is random, or IGNORE_INDEX.
+
+        Raises:
+            InputError: labels for a head the model does not have, both ways of giving targets, labels of another
+                shape than the batch's or outside their range, or an input the encoder refuses.
+        """
+        self._check_labels(mlm_positions, mlm_targets, mlm_labels, next_sentence_label)
+        vocab_size = self.config.vocab_size
+        encoded = self.encoder(
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        if mlm_labels is not None:
+            _check_range("mlm_labels", mlm_labels, shape=encoded.last_hidden_state.shape[:2], limit=vocab_size)
+            mlm_positions = (mlm_labels.flatten() != IGNORE_INDEX).nonzero().squeeze(1)  # (n,)
+            mlm_targets = mlm_labels.flatten()[mlm_positions]  # (n,)
+        mlm_logits = self._mlm_logits(encoded.last_hidden_state, mlm_positions)
+        nsp_logits = None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)  # (batch, 2)
+        mlm_loss = nsp_loss = None
+        if mlm_targets is not None and mlm_logits is not None:
+            _check_range("mlm_targets", mlm_targets, shape=mlm_logits.shape[:1], limit=vocab_size)
+            mlm_loss = _mean_loss(mlm_logits, mlm_targets)
+        if next_sentence_label is not None and nsp_logits is not None:
+            _check_range("next_sentence_label", next_sentence_label, shape=nsp_logits.shape[:1], limit=2)
+            nsp_loss = _mean_loss(nsp_logits, next_sentence_label)
+        losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
+        return PretrainingOutput(
+            loss=torch.stack(losses).sum() if losses else None,
+            mlm_loss=mlm_loss,
+            nsp_loss=nsp_loss,
+            mlm_logits=mlm_logits,
+            nsp_logits=nsp_logits,
+            last_hidden_state=encoded.last_hidden_state,
+            pooler_output=encoded.pooler_output,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+
+    def _mlm_logits(self, hidden: Tensor, positions: Tensor | None) -> Tensor | None:
+        if self.mlm_head is None:
+            return None
+        if positions is not None:
+            hidden = hidden.flatten(0, 1).index_select(0, positions)  # (n, hidden)
+        logits: Tensor = self.mlm_head(hidden, self.encoder.embeddings.word_embeddings.weight)
+        return logits  # (n, vocab) or (batch, seq, vocab)
+
+    def _check_labels(
+        self,
+        positions: Tensor | None,
+        targets: Tensor | None,
+        labels: Tensor | None,
+        next_sentence_label: Tensor | None,
+    ) -> None:
+        if labels is not None and positions is not None:
+            raise InputError("give mlm_labels, or mlm_positions with mlm_targets", field="mlm_labels")
+        if targets is not None and positions is None:
+            raise InputError("mlm_targets need mlm_positions", field="mlm_targets")
+        if self.mlm_head is None and (labels is not None or positions is not None):
+            raise InputError("this model has no masked-LM head", field="mlm_labels", remedy="build it with mlm=True")
+        if self.nsp_head is None and next_sentence_label is not None:
+            raise InputError(
+                "this model has no next-sentence head", field="next_sentence_label", remedy="build it with nsp=True"
+            )
+
+
+def _mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross entropy (), in float32 or better, over the labels that are not IGNORE_INDEX.
+
+    logits: (n, classes); labels: (n,) int64. Without a single label: 0 with a valid backward, not 0 / 0.
+    """
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    count = (labels != IGNORE_INDEX).sum().clamp(min=1)
+    return F.cross_entropy(wide, labels, ignore_index=IGNORE_INDEX, reduction="sum") / count
+
+
+def _check_range(name: str, labels: Tensor, *, shape: torch.Size, limit: int) -> None:
+    """Refuse labels of another shape, or (where looking costs no wait for a device) outside 0 … limit − 1."""
+    if labels.shape != shape:
+        # In labels of another shape a flat position would mean another token than the one that was labelled.
+        raise InputError(f"has shape {tuple(labels.shape)}", field=name, expected=str(tuple(shape)))
+    if labels.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    wrong = (((labels < 0) | (labels >= limit)) & (labels != IGNORE_INDEX)).nonzero()
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        place = ", column ".join(map(str, index))
+        raise InputError(
+            f"row {place} is {int(labels[index])}, but there are {limit} classes",
+            field=name,
+            expected=f"0 to {limit - 1}, or {IGNORE_INDEX} for none",
+        )
