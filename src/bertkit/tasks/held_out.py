@@ -1,0 +1,172 @@
+"""How well a model does on held-out text: losses, accuracies, and a few filled masks, in the same way every time.
+
+In: a PretrainingModel and a held-out Store.  Out: an Evaluation; sample texts.  Next: pipelines.py
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.data.batches import GlobalBatch, build_global_batch
+from bertkit.data.masking import MaskingSettings
+from bertkit.data.pairs import IS_NEXT, PairSettings, PairTable, build_pairs
+from bertkit.data.random import Stream
+from bertkit.data.store import Store
+from bertkit.model.heads import PretrainingModel
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.text.vocabulary import Vocabulary
+
+# Held-out pairs and masks never change: not with the run's seed, not with its masking rate.
+EVALUATION_SEED, EVALUATION_MLM_PROBABILITY = 20_261_129, 0.15
+EVALUATION_ROWS = 256  # rows built at a time
+SAMPLE_TOKENS = 48  # a sample text ends with the sentence that reaches this
+
+# Our metric → the name in Google's eval_results.txt.
+GOOGLE_NAMES = {
+    "mlm_accuracy": "masked_lm_accuracy",
+    "mlm_loss": "masked_lm_loss",
+    "mlm_accuracy_without_punctuation": "masked_lm_accuracy_without_punctuation",
+    "nsp_accuracy": "next_sentence_accuracy",
+    "nsp_loss": "next_sentence_loss",
+    "loss": "loss",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model does on held-out text."""
+
+    metrics: dict[str, float]  # mlm_loss, mlm_accuracy, mlm_accuracy_without_punctuation, nsp_loss, nsp_accuracy, loss
+    counts: dict[str, int]  # mlm: hidden tokens; nsp: pairs; mlm_without_punctuation
+    is_next: NDArray[np.bool_]  # (rows,) the answer for each row evaluated; empty without pairs
+    rows: NDArray[np.int64]  # (rows,) rows of the table of `held_out_pairs`
+
+
+def held_out_pairs(store: Store, pairs: PairSettings) -> PairTable:
+    """Return the pairs of a held-out part, the same in every run with the same pair settings."""
+    return build_pairs(store, pairs, seed=EVALUATION_SEED, epoch=0)
+
+
+@torch.inference_mode()
+def evaluate(
+    model: PretrainingModel,
+    store: Store,
+    *,
+    vocabulary: Vocabulary,
+    pairs: PairSettings,
+    mlm_probability: float = EVALUATION_MLM_PROBABILITY,
+    max_rows: int | None = None,
+    micro_batch_tokens: int = 4096,
+) -> Evaluation:
+    """Return the metrics of a model on a held-out part, in eval mode, masks and pairs being fixed.
+
+    mlm_probability: share of ordinary tokens hidden; 0 asks for the next-sentence answers on plain text.
+    max_rows: how many pairs, drawn uniformly, None for all.
+    """
+    model.eval()
+    table = held_out_pairs(store, pairs)
+    number = len(table) if max_rows is None else min(max_rows, len(table))
+    rows = Stream(EVALUATION_SEED, "evaluation", 0).permuted(np.arange(number), size=len(table))
+    totals = _Totals(torch.from_numpy(vocabulary.punctuation))
+    for start in range(0, number, EVALUATION_ROWS):
+        batch = build_global_batch(
+            store,
+            table,
+            rows[start : start + EVALUATION_ROWS],
+            vocabulary=vocabulary,
+            masking=MaskingSettings(mlm_probability=mlm_probability),
+            seed=EVALUATION_SEED,
+            epoch=0,
+            micro_batch_tokens=micro_batch_tokens,
+            with_pairs=pairs.pairing != "none",
+        )
+        totals.add(model, batch)
+    return totals.result(rows)
+
+
+class _Totals:
+    """Sums over the rows evaluated."""
+
+    def __init__(self, punctuation: Tensor) -> None:
+        self._punctuation = punctuation
+        self._sums = dict.fromkeys(("mlm_loss", "mlm", "plain", "nsp_loss", "nsp"), 0.0)
+        self._counts = {"mlm": 0, "mlm_without_punctuation": 0, "nsp": 0}
+        self._answers: list[NDArray[np.bool_]] = []
+
+    def add(self, model: PretrainingModel, batch: GlobalBatch) -> None:
+        device = next(model.parameters()).device
+        answers = np.zeros(batch.num_rows, dtype=bool)
+        for micro_batch, positions in zip(batch.micro_batches, batch.positions, strict=True):
+            on_device = {name: tensor.to(device) for name, tensor in micro_batch.items()}
+            labels, targets = on_device.get("next_sentence_label"), on_device["mlm_targets"]
+            output = model(
+                on_device["input_ids"],
+                attention_mask=on_device.get("attention_mask"),
+                token_type_ids=on_device["token_type_ids"],
+                mlm_positions=on_device["mlm_positions"],
+            )
+            hits = (output.mlm_logits.argmax(-1) == targets).cpu()
+            plain = ~self._punctuation[targets.cpu()]
+            self._sums["mlm_loss"] += F.cross_entropy(output.mlm_logits.float(), targets, reduction="sum").item()
+            self._sums["mlm"] += hits.sum().item()
+            self._sums["plain"] += (hits & plain).sum().item()
+            self._counts["mlm"] += len(targets)
+            self._counts["mlm_without_punctuation"] += int(plain.sum())
+            if labels is not None:
+                predicted = output.nsp_logits.argmax(-1)
+                self._sums["nsp_loss"] += F.cross_entropy(output.nsp_logits.float(), labels, reduction="sum").item()
+                self._sums["nsp"] += (predicted == labels).sum().item()
+                self._counts["nsp"] += len(labels)
+                answers[positions] = (predicted == IS_NEXT).cpu().numpy()
+        if self._counts["nsp"]:
+            self._answers.append(answers)
+
+    def result(self, rows: NDArray[np.int64]) -> Evaluation:
+        sums, counts = self._sums, {name: max(1, count) for name, count in self._counts.items()}
+        metrics = {
+            "mlm_loss": sums["mlm_loss"] / counts["mlm"],
+            "mlm_accuracy": sums["mlm"] / counts["mlm"],
+            "mlm_accuracy_without_punctuation": sums["plain"] / counts["mlm_without_punctuation"],
+        }
+        if self._counts["nsp"]:
+            metrics |= {"nsp_loss": sums["nsp_loss"] / counts["nsp"], "nsp_accuracy": sums["nsp"] / counts["nsp"]}
+        metrics["loss"] = metrics["mlm_loss"] + metrics.get("nsp_loss", 0.0)
+        answers = np.concatenate(self._answers) if self._answers else np.zeros(0, dtype=bool)
+        return Evaluation(metrics, self._counts, answers, rows)
+
+
+def unigram_loss(train: Store, held_out: Store, vocabulary: Vocabulary) -> float:
+    """Return the masked-LM loss in nats of guessing each token by its share of the training part alone.
+
+    Tokens never seen in training count as seen once (add-one over the ordinary tokens).
+    """
+    ordinary = vocabulary.ordinary
+    seen = _token_counts(train, vocabulary.size)[ordinary] + 1.0
+    wanted = _token_counts(held_out, vocabulary.size)[ordinary]
+    return float(-(wanted * np.log(seen / seen.sum())).sum() / max(1.0, wanted.sum()))
+
+
+def _token_counts(store: Store, vocab_size: int) -> NDArray[np.float64]:
+    counts = np.zeros(vocab_size)
+    for tokens in store.shard_tokens:
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return counts
+
+
+def sample_texts(store: Store, tokenizer: Tokenizer, *, number: int = 4) -> list[str]:
+    """Return the beginnings of a few documents of a part, evenly spaced, as text (unknown tokens left as they are)."""
+    documents = np.unique(np.linspace(0, store.num_documents - 1, num=number).astype(np.int64))
+    starts = store.sentence_starts[store.document_sentences[documents]]
+    ends = store.sentence_starts[store.document_sentences[documents + 1]]
+    full = store.sentence_starts[
+        np.searchsorted(store.sentence_starts, starts + SAMPLE_TOKENS, side="left").clip(max=store.num_sentences)
+    ]
+    ends = np.minimum(np.minimum(ends, full), starts + 2 * SAMPLE_TOKENS)
+    return [
+        tokenizer.decode(store.tokens(starts[row : row + 1], ends[row : row + 1]).tolist())
+        for row in range(len(documents))
+    ]

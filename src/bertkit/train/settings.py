@@ -1,0 +1,74 @@
+"""What a user may set about training; free of torch, so that `--help` is quick.
+
+In: flags or YAML.  Out: one frozen TrainSettings, checked.  Next: loop.py
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertkit.errors import InputError
+from bertkit.options import option
+
+Tracker = Literal["none", "tensorboard"]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model is trained; steps are optimizer updates."""
+
+    batch_size: int = option(32, help="rows a step, over all devices")
+    micro_batch_tokens: int = option(
+        4096, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
+    )
+    optimizer: Literal["adamw", "muon"] = option(
+        "adamw", help="adamw for every weight, or muon for the matrices of the layers and adamw for the rest"
+    )
+    learning_rate: float = option(1e-3, help="peak rate of AdamW")
+    muon_learning_rate: float = option(0.02, help="peak rate of Muon")
+    lr_scheduler_type: Literal["linear", "cosine", "constant"] = option("linear", help="what follows the warm-up")
+    warmup_ratio: float = option(0.1, help="share of max_steps over which the rate rises from 0")
+    final_learning_rate_ratio: float = option(0.0, help="share of the peak rate that is left at the end")
+    weight_decay: float = option(0.01, help="decoupled decay per unit of rate; none on biases and LayerNorm")
+    max_grad_norm: float = option(1.0, help="longest gradient; a longer one is scaled down to it")
+    adam_beta1: float = option(0.9, help="AdamW's decay of the mean")
+    adam_beta2: float = option(0.98, help="AdamW's decay of the squares")
+    adam_epsilon: float = option(1e-8, help="AdamW's term against division by 0")
+    max_steps: int | None = option(None, help="optimizer updates in all; null: from num_train_epochs or max_minutes")
+    num_train_epochs: float | None = option(None, help="passes over the data in all")
+    max_minutes: float | None = option(
+        None, help="minutes of training, evaluation and saving not counted; measured once and turned into max_steps"
+    )
+    precision: Literal["fp32", "bf16"] = option("fp32", help="numbers of the forward pass; weights stay fp32")
+    log_every: int = option(10, help="steps between two lines of metrics.jsonl")
+    eval_every: int | None = option(None, help="steps between two evaluations; null: a tenth of the run")
+    save_every: int | None = option(None, help="steps between two checkpoints; null: as eval_every")
+    save_total_limit: int = option(2, help="checkpoints kept besides the best one")
+    resume_from: str | None = option(None, help="last, best, or a checkpoint folder: go on from there")
+    report_to: Tracker = option("none", help="tracker beside metrics.jsonl")
+    seed: int = option(12345, help="seed of weights, order, pairs, masks and dropout")
+
+    def __post_init__(self) -> None:
+        counts = {
+            "batch_size": self.batch_size,
+            "micro_batch_tokens": self.micro_batch_tokens,
+            "log_every": self.log_every,
+            "save_total_limit": self.save_total_limit,
+            "max_steps": self.max_steps,
+            "eval_every": self.eval_every,
+            "save_every": self.save_every,
+        }
+        for name, count in counts.items():
+            if count is not None and count < 1:
+                raise InputError("is not a positive number", field=f"--{name}", value=count, expected="1 or more")
+        rates = {"learning_rate": self.learning_rate, "muon_learning_rate": self.muon_learning_rate}
+        lengths = {"num_train_epochs": self.num_train_epochs, "max_minutes": self.max_minutes}
+        for name, number in {**rates, **lengths, "max_grad_norm": self.max_grad_norm}.items():
+            if number is not None and not number > 0:
+                raise InputError("is not above 0", field=f"--{name}", value=number, expected="a number above 0")
+        shares = {"warmup_ratio": self.warmup_ratio, "final_learning_rate_ratio": self.final_learning_rate_ratio}
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise InputError("is not a share", field=f"--{name}", value=share, expected="0 to 1")
+        given = [f"--{name}" for name, value in {"max_steps": self.max_steps, **lengths}.items() if value is not None]
+        if len(given) > 1:
+            raise InputError("set the same thing", field=" and ".join(given), remedy="give one of them")
