@@ -1,0 +1,64 @@
+"""`bertkit next-sentence`: does B follow A?
+
+In: two texts, or a file of pairs, and a model folder.  Out: is_next and its probability.  Next: pipelines.py
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bertkit.console import result, result_json, table
+from bertkit.errors import InputError
+from bertkit.options import argument, option
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which pairs, and which model."""
+
+    model: str = option(help="model folder with a next-sentence head")
+    texts: list[str] = argument([], help="two texts, A and B, each in quotes")
+    input_file: str | None = option(None, help="file with one pair a line, A and B parted by a tab")
+    json: bool = option(False, help="one JSON object a pair instead of lines for people")
+
+
+def run(config: Config) -> None:
+    """Print one answer a pair, in order.
+
+    Raises:
+        InputError: not two texts, a line that is no pair, a model folder without a next-sentence head.
+    """
+    from bertkit.pipelines import NextSentence
+
+    pairs = list(_pairs(config))
+    judge = NextSentence(config.model)
+    for (first, second), answer in zip(pairs, judge.judge(pairs), strict=True):
+        if config.json:
+            result_json({"first": first, "second": second, **answer})
+            continue
+        verdict = "true" if answer["is_next"] else "false"
+        rows = [("A", first), ("B", second), ("is_next", verdict), ("probability", f"{answer['score']:.4f}")]
+        result(table(rows))
+
+
+def _pairs(config: Config) -> Iterator[tuple[str, str]]:
+    from bertkit.text.readers import find_sources, read_lines
+
+    if bool(config.texts) == bool(config.input_file) or (config.texts and len(config.texts) != 2):
+        raise InputError(
+            f"{len(config.texts)} texts were given",
+            field="texts",
+            expected="two texts, or --input_file",
+            remedy='bertkit next-sentence --model DIR "风住尘香花已尽，日晚倦梳头。" "物是人非事事休，欲语泪先流。"',
+        )
+    if config.input_file is None:
+        yield config.texts[0], config.texts[1]
+        return
+    for source in find_sources(config.input_file):
+        for number, line in read_lines(source, changed=Counter()):
+            first, tab, second = line.partition("\t")
+            if not tab:
+                raise InputError(
+                    "is no pair", file=source.path, line=number, value=line, expected="A, a tab, B", remedy="add a tab"
+                )
+            yield first, second
