@@ -1,0 +1,54 @@
+"""How the page looks: one column, system fonts, wide tables scroll inside themselves, a phone is wide enough.
+
+In: nothing.  Out: CSS.  Next: page.py
+"""
+
+STYLE = """
+:root { color-scheme: light; --ink: #1f2937; --soft: #6b7280; --line: #e5e7eb; --paper: #ffffff; --accent: #0f766e; }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: #f6f7f9; color: var(--ink);
+  font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "PingFang SC", "Noto Sans CJK SC",
+  "Microsoft YaHei", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+header { margin-bottom: 1.5rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; line-height: 1.3; margin: 0 0 .25rem; }
+section { background: var(--paper); border: 1px solid var(--line); border-radius: .6rem; padding: 1.1rem 1.25rem;
+  margin-bottom: 1.1rem; }
+section > p { margin: 0 0 .6rem; color: var(--soft); font-size: .92rem; max-width: 44rem; }
+.zh { color: var(--soft); font-weight: 400; font-size: .88em; white-space: nowrap; }
+.command { margin: 0 0 .5rem; }
+code { font: .86em/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono CJK SC", monospace;
+  overflow-wrap: anywhere; }
+.command code { display: block; background: #eceff3; border-radius: .4rem; padding: .5rem .7rem; }
+.note { color: #92400e; font-size: .9rem; margin: .25rem 0; }
+.chart { width: 100%; height: 24rem; }
+.chart.losses { height: 30rem; }
+.chart.learning_rate { height: 17rem; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; font-weight: 500; vertical-align: top; }
+th, td { padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+tr:last-child > * { border-bottom: 0; }
+.results td { text-align: right; white-space: nowrap; padding-right: 0; font-weight: 600;
+  font-variant-numeric: tabular-nums; }
+.sample { margin: .9rem 0; border: 1px solid var(--line); border-radius: .4rem; border-collapse: separate;
+  border-spacing: 0; }
+.sample th { width: 6.5rem; padding-left: .7rem; color: var(--soft); font-size: .85rem; font-weight: 400;
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
+.sample caption { caption-side: bottom; text-align: left; color: var(--soft); font-size: .8rem; padding: .3rem 0; }
+.settings th { width: 45%; }
+mark { border-radius: .25em; padding: 0 .15em; color: inherit; }
+mark.gap { background: #e5e7eb; color: var(--soft); }
+mark.right { background: #bbf7d0; }
+mark.wrong { background: #fecaca; }
+details { border-top: 1px solid var(--line); padding: .4rem 0; }
+summary { cursor: pointer; font-weight: 500; }
+@media (max-width: 40rem) {
+  main { padding: 1rem .6rem 3rem; }
+  section { padding: .9rem .8rem; }
+  .chart { height: 20rem; }
+  .chart.losses { height: 28rem; }
+  .sample th { width: 4.6rem; padding-left: .4rem; font-size: .78rem; }
+}
+"""
