@@ -97,11 +97,9 @@ class PretrainingModel(nn.Module):
         next_sentence_label: (batch,) int64, 0 = B follows A, 1 = B is random, or IGNORE_INDEX.
 
         Raises:
-            InputError: labels for a head the model does not have, both ways of giving targets, labels of another
-                shape than the batch's or outside their range, or an input the encoder refuses.
+            InputError: labels without their head, of a wrong shape, out of range or given twice; an input refused.
         """
         self._check_labels(mlm_positions, mlm_targets, mlm_labels, next_sentence_label)
-        vocab_size = self.config.vocab_size
         encoded = self.encoder(
             input_ids,
             attention_mask=attention_mask,
@@ -112,18 +110,17 @@ class PretrainingModel(nn.Module):
             output_attentions=output_attentions,
         )
         if mlm_labels is not None:
-            _check_range("mlm_labels", mlm_labels, shape=encoded.last_hidden_state.shape[:2], limit=vocab_size)
+            shape = encoded.last_hidden_state.shape[:2]
+            _check_range("mlm_labels", mlm_labels, shape=shape, limit=self.config.vocab_size)
             mlm_positions = (mlm_labels.flatten() != IGNORE_INDEX).nonzero().squeeze(1)  # (n,)
             mlm_targets = mlm_labels.flatten()[mlm_positions]  # (n,)
         mlm_logits = self._mlm_logits(encoded.last_hidden_state, mlm_positions)
         nsp_logits = None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)  # (batch, 2)
         mlm_loss = nsp_loss = None
         if mlm_targets is not None and mlm_logits is not None:
-            _check_range("mlm_targets", mlm_targets, shape=mlm_logits.shape[:1], limit=vocab_size)
-            mlm_loss = _mean_loss(mlm_logits, mlm_targets)
+            mlm_loss = _mean_loss("mlm_targets", mlm_logits, mlm_targets)
         if next_sentence_label is not None and nsp_logits is not None:
-            _check_range("next_sentence_label", next_sentence_label, shape=nsp_logits.shape[:1], limit=2)
-            nsp_loss = _mean_loss(nsp_logits, next_sentence_label)
+            nsp_loss = _mean_loss("next_sentence_label", nsp_logits, next_sentence_label)
         losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
         return PretrainingOutput(
             loss=torch.stack(losses).sum() if losses else None,
@@ -164,11 +161,13 @@ class PretrainingModel(nn.Module):
             )
 
 
-def _mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def _mean_loss(name: str, logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross entropy (), in float32 or better, over the labels that are not IGNORE_INDEX.
 
-    logits: (n, classes); labels: (n,) int64. Without a single label: 0 with a valid backward, not 0 / 0.
+    logits: (n, classes); labels: (n,) int64, called `name` in errors. Without a single label: 0 with a valid
+        backward, not 0 / 0.
     """
+    _check_range(name, labels, shape=logits.shape[:1], limit=logits.size(1))
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     count = (labels != IGNORE_INDEX).sum().clamp(min=1)
     return F.cross_entropy(wide, labels, ignore_index=IGNORE_INDEX, reduction="sum") / count

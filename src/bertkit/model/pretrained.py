@@ -110,7 +110,7 @@ def load_with_report(
     tensors = _read_weights(path)
     found = from_hugging_face(tensors, wanted=wanted, num_hidden_layers=config.num_hidden_layers)
     _check_shapes(found, tensors, path)
-    _check_missing(found.missing, config, path=path, head=head, allow_new_head=allow_new_head)
+    _check_missing(found.missing, tensors, config, path=path, head=head, allow_new_head=allow_new_head)
     if "mlm_head.bias" in wanted and config.tie_word_embeddings:
         _check_tied(found, path)
     state = found.tensors | {name: _first_values(name, wanted[name], config) for name in found.missing}
@@ -147,13 +147,18 @@ def _check_shapes(found: Translation, tensors: Mapping[str, Tensor], path: Path)
 
 
 def _check_missing(
-    missing: list[str], config: BertConfig, *, path: Path, head: Head | None, allow_new_head: bool
+    missing: list[str],
+    tensors: Mapping[str, Tensor],
+    config: BertConfig,
+    *,
+    path: Path,
+    head: Head | None,
+    allow_new_head: bool,
 ) -> None:
-    table = name_table(config.num_hidden_layers)  # the user sees the names that stand in the file
     in_encoder = [name for name in missing if name.startswith(("encoder.embeddings.", "encoder.layers."))]
     if in_encoder:
         raise InputError(
-            f"lacks {_listed([other for name in in_encoder for other in table[name]])}",
+            f"lacks {_absent(in_encoder, tensors, config)}",
             file=path,
             expected=f"every tensor of an encoder with {config.num_hidden_layers} layers, as config.json says",
             remedy="copy config.json and the weights again, both from one checkpoint",
@@ -164,13 +169,17 @@ def _check_missing(
         raise InputError(
             f"has no {absent}",
             file=path,
-            expected=f"what head={head!r} needs: {_listed([other for name in missing for other in table[name]])}",
+            expected=f"what head={head!r} needs: {_absent(missing, tensors, config)}",
             remedy="use a pre-trained checkpoint with this head, or train one with "
             "`bertkit pretrain --model_name_or_path` (it makes new heads and says so)",
         )
 
 
-def _listed(names: list[str]) -> str:
+def _absent(missing: list[str], tensors: Mapping[str, Tensor], config: BertConfig) -> str:
+    """Return, under the names that a file has for them, the first of the tensors that are not there."""
+    table = name_table(config.num_hidden_layers)
+    wanted = [other for name in missing for other in table[name]]
+    names = [name for name in wanted if name not in tensors and name.removeprefix(PREFIX) not in tensors]
     rest = len(names) - SHOWN_NAMES
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 

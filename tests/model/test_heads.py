@@ -1,0 +1,255 @@
+"""The pre-training model: two ways to name targets, two losses, one head or both, and training."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.errors import InputError
+from bertkit.model.config import BertConfig
+from bertkit.model.heads import IGNORE_INDEX, PretrainingModel
+
+CONFIG = BertConfig(
+    vocab_size=60,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=64,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+INPUT_IDS = torch.tensor([[2, 17, 4, 42, 33, 28, 3], [2, 4, 58, 3, 0, 0, 0], [2, 4, 4, 12, 13, 3, 0]])
+MASK = INPUT_IDS != 0
+LABELS = torch.full_like(INPUT_IDS, IGNORE_INDEX)
+LABELS[0, 2], LABELS[1, 1], LABELS[2, 1], LABELS[2, 2] = 9, 11, 10, 59
+POSITIONS = torch.tensor([2, 8, 15, 16])  # row x 7 + column
+TARGETS = torch.tensor([9, 11, 10, 59])
+NEXT = torch.tensor([0, 1, 0])
+NO_LABELS = torch.full_like(INPUT_IDS, IGNORE_INDEX)
+
+
+def model_of(config: BertConfig = CONFIG, *, mlm: bool = True, nsp: bool = True) -> PretrainingModel:
+    """A seeded model in train mode, without dropout unless the configuration has it."""
+    torch.manual_seed(0)
+    return PretrainingModel(config, mlm=mlm, nsp=nsp)
+
+
+def gradients(model: PretrainingModel, loss: Tensor) -> Tensor:
+    """The whole gradient as one vector, zeros where a parameter has none."""
+    model.zero_grad()
+    loss.backward()
+    return torch.cat(
+        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in model.parameters()]
+    )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_targets_by_position_and_by_dense_labels_give_the_same_loss_and_gradient(tied: bool) -> None:
+    model = model_of(dataclasses.replace(CONFIG, tie_word_embeddings=tied)).double()
+    sparse = model(INPUT_IDS, attention_mask=MASK, mlm_positions=POSITIONS, mlm_targets=TARGETS)
+    dense = model(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS)
+    assert torch.equal(sparse.loss, dense.loss)
+    assert torch.equal(gradients(model, sparse.loss), gradients(model, dense.loss))
+
+
+def test_logits_at_positions_are_the_dense_logits_gathered() -> None:
+    model = model_of().double()
+    everywhere = model(INPUT_IDS, attention_mask=MASK)
+    there = model(INPUT_IDS, attention_mask=MASK, mlm_positions=POSITIONS)
+    assert everywhere.mlm_logits.shape == (3, 7, 60)
+    assert there.mlm_logits.shape == (4, 60)
+    torch.testing.assert_close(there.mlm_logits, everywhere.mlm_logits.flatten(0, 1)[POSITIONS], rtol=0, atol=1e-12)
+    expected = F.cross_entropy(everywhere.mlm_logits.flatten(0, 1), LABELS.flatten())
+    loss = model(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS).mlm_loss
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
+
+
+def test_positions_need_no_order_and_targets_may_be_ignored() -> None:
+    model = model_of().double()
+    order = torch.tensor([3, 1, 0, 2])
+    plain = model(INPUT_IDS, mlm_positions=POSITIONS, mlm_targets=TARGETS).loss
+    shuffled = model(INPUT_IDS, mlm_positions=POSITIONS[order], mlm_targets=TARGETS[order]).loss
+    padded = model(
+        INPUT_IDS,
+        mlm_positions=torch.cat([POSITIONS, torch.tensor([0, 0])]),
+        mlm_targets=torch.cat([TARGETS, torch.tensor([IGNORE_INDEX, IGNORE_INDEX])]),
+    ).loss
+    torch.testing.assert_close(shuffled, plain, rtol=0, atol=1e-12)
+    torch.testing.assert_close(padded, plain, rtol=0, atol=1e-12)
+
+
+def test_the_loss_is_the_sum_of_the_losses_whose_labels_are_given() -> None:
+    model = model_of()
+    both = model(INPUT_IDS, mlm_labels=LABELS, next_sentence_label=NEXT)
+    mlm = model(INPUT_IDS, mlm_labels=LABELS)
+    nsp = model(INPUT_IDS, next_sentence_label=NEXT)
+    neither = model(INPUT_IDS)
+    assert both.loss == both.mlm_loss + both.nsp_loss
+    assert (mlm.nsp_loss, nsp.mlm_loss, neither.loss) == (None, None, None)
+    assert mlm.loss == mlm.mlm_loss == both.mlm_loss
+    assert nsp.loss == nsp.nsp_loss == both.nsp_loss
+    assert neither.nsp_logits.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"mlm_labels": NO_LABELS},
+        {"mlm_positions": torch.zeros(0, dtype=torch.int64), "mlm_targets": torch.zeros(0, dtype=torch.int64)},
+        {"next_sentence_label": torch.tensor([IGNORE_INDEX] * 3)},
+    ],
+    ids=["dense", "positions", "next sentence"],
+)
+def test_a_batch_without_a_target_has_a_finite_zero_loss_and_a_valid_backward(labels: dict[str, Tensor]) -> None:
+    model = model_of()
+    output = model(INPUT_IDS, attention_mask=MASK, **labels)
+    assert output.loss.item() == 0.0
+    assert bool((gradients(model, output.loss) == 0).all())
+
+
+def test_both_next_sentence_classes_count() -> None:
+    model = model_of()
+    losses = []
+    for label in (0, 1):
+        output = model(INPUT_IDS, next_sentence_label=torch.full((3,), label))
+        losses.append(output.nsp_loss)
+        expected = -output.nsp_logits.log_softmax(-1)[:, label].mean()
+        torch.testing.assert_close(output.nsp_loss, expected)
+        assert output.nsp_loss.item() > 0.1
+        assert bool((gradients(model, output.nsp_loss) != 0).any())
+    assert losses[0] != losses[1]
+
+
+def test_a_new_model_guesses_about_as_well_as_chance() -> None:
+    output = model_of()(INPUT_IDS, mlm_labels=LABELS, next_sentence_label=NEXT)
+    assert output.mlm_loss.item() == pytest.approx(math.log(60), abs=0.3)
+    assert output.nsp_loss.item() == pytest.approx(math.log(2), abs=0.1)
+
+
+def test_a_masked_lm_model_has_neither_pooler_nor_next_sentence_head() -> None:
+    model = model_of(nsp=False)
+    assert not [name for name, _ in model.named_parameters() if "pooler" in name or "nsp" in name]
+    output = model(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS)
+    assert (output.nsp_logits, output.nsp_loss, output.pooler_output) == (None, None, None)
+    assert output.loss == output.mlm_loss
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_next_sentence_model_has_no_masked_lm_head() -> None:
+    model = model_of(mlm=False)
+    output = model(INPUT_IDS, attention_mask=MASK, next_sentence_label=NEXT)
+    assert (output.mlm_logits, output.mlm_loss) == (None, None)
+    assert output.loss == output.nsp_loss
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_model_gives_the_states_of_its_encoder() -> None:
+    model = model_of()
+    options = {"attention_mask": MASK, "output_hidden_states": True, "output_attentions": True}
+    output, encoded = model(INPUT_IDS, **options), model.encoder(INPUT_IDS, **options)
+    for name in ("last_hidden_state", "pooler_output", "hidden_states", "attentions"):
+        torch.testing.assert_close(getattr(output, name), getattr(encoded, name), rtol=0, atol=0)
+
+
+def test_embeddings_in_place_of_ids_give_the_same_loss() -> None:
+    model = model_of()
+    embeds = model.encoder.embeddings.word_embeddings(INPUT_IDS)
+    by_ids = model(INPUT_IDS, token_type_ids=torch.zeros_like(INPUT_IDS), mlm_labels=LABELS).loss
+    by_embeds = model(inputs_embeds=embeds, position_ids=torch.arange(7)[None], mlm_labels=LABELS).loss
+    torch.testing.assert_close(by_ids, by_embeds)
+
+
+def test_a_tied_decoder_is_the_embedding_matrix_and_an_untied_one_is_its_own() -> None:
+    tied, untied = model_of(), model_of(dataclasses.replace(CONFIG, tie_word_embeddings=False))
+    size = 60 * 32
+    assert sum(p.numel() for p in untied.parameters()) == sum(p.numel() for p in tied.parameters()) + size
+    assert untied.mlm_head.decoder.std().item() == pytest.approx(0.02, rel=0.1)  # type: ignore[union-attr]
+    for model, moves in ((tied, True), (untied, False)):
+        embeds = torch.randn(1, 4, 32, generator=torch.Generator().manual_seed(0))
+        before = model(inputs_embeds=embeds).mlm_logits
+        with torch.no_grad():
+            model.encoder.embeddings.word_embeddings.weight[17] += 1.0
+        changed = (model(inputs_embeds=embeds).mlm_logits != before).any(dim=1)[0]
+        assert changed.nonzero().flatten().tolist() == ([17] if moves else [])
+
+
+def test_the_loss_of_a_bfloat16_model_is_computed_in_float32_and_a_float64_one_stays_so() -> None:
+    model = model_of()
+    exact = model(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS).loss
+    assert model.double()(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS).loss.dtype == torch.float64
+    rough = model.bfloat16()(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS).loss
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_training_reaches_every_parameter_and_both_losses_fall(tied: bool) -> None:
+    model = model_of(
+        BertConfig(**{**dataclasses.asdict(CONFIG), "tie_word_embeddings": tied, "hidden_dropout_prob": 0.1})
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    first = None
+    for _ in range(15):
+        output = model(INPUT_IDS, attention_mask=MASK, mlm_labels=LABELS, next_sentence_label=NEXT)
+        optimizer.zero_grad()
+        output.loss.backward()
+        if first is None:
+            first = output
+            assert [n for n, p in model.named_parameters() if p.grad is None or not bool((p.grad != 0).any())] == []
+        optimizer.step()
+    assert first is not None
+    assert output.mlm_loss.item() < 0.5 * first.mlm_loss.item()
+    assert output.nsp_loss.item() < 0.5 * first.nsp_loss.item()
+
+
+def test_dropout_changes_the_loss_in_training_only() -> None:
+    model = model_of(dataclasses.replace(CONFIG, hidden_dropout_prob=0.2))
+    trained = [model(INPUT_IDS, mlm_labels=LABELS).loss.item() for _ in range(2)]
+    model.eval()
+    evaluated = [model(INPUT_IDS, mlm_labels=LABELS).loss.item() for _ in range(2)]
+    assert trained[0] != trained[1]
+    assert evaluated[0] == evaluated[1]
+
+
+def test_a_model_without_any_head_is_refused() -> None:
+    with pytest.raises(InputError, match="a pre-training model needs at least one head"):
+        PretrainingModel(CONFIG, mlm=False, nsp=False)
+
+
+def test_labels_for_a_head_the_model_does_not_have_are_refused() -> None:
+    with pytest.raises(InputError, match=r"(?s)this model has no masked-LM head.*mlm=True"):
+        model_of(mlm=False)(INPUT_IDS, mlm_labels=LABELS)
+    with pytest.raises(InputError, match="this model has no masked-LM head"):
+        model_of(mlm=False)(INPUT_IDS, mlm_positions=POSITIONS, mlm_targets=TARGETS)
+    with pytest.raises(InputError, match=r"(?s)this model has no next-sentence head.*nsp=True"):
+        model_of(nsp=False)(INPUT_IDS, next_sentence_label=NEXT)
+
+
+def test_targets_named_twice_or_without_positions_are_refused() -> None:
+    with pytest.raises(InputError, match="give mlm_labels, or mlm_positions with mlm_targets"):
+        model_of()(INPUT_IDS, mlm_labels=LABELS, mlm_positions=POSITIONS)
+    with pytest.raises(InputError, match="mlm_targets need mlm_positions"):
+        model_of()(INPUT_IDS, mlm_targets=TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("mlm_labels", LABELS[:, :6], r"mlm_labels: has shape \(3, 6\)\n  expected: \(3, 7\)"),
+        ("mlm_targets", TARGETS[:3], r"mlm_targets: has shape \(3,\)\n  expected: \(4,\)"),
+        ("next_sentence_label", NEXT[:, None], r"next_sentence_label: has shape \(3, 1\)\n  expected: \(3,\)"),
+        ("mlm_labels", LABELS.where(LABELS != 59, 60), "mlm_labels: row 2, column 2 is 60, but there are 60 classes"),
+        ("mlm_labels", LABELS.where(LABELS != 11, -1), "mlm_labels: row 1, column 1 is -1"),
+        ("mlm_targets", TARGETS + 1, "(?s)mlm_targets: row 3 is 60, .*0 to 59, or -100 for none"),
+        ("next_sentence_label", NEXT + 1, "(?s)next_sentence_label: row 1 is 2, but there are 2 classes.*0 to 1"),
+    ],
+)
+def test_labels_of_another_shape_or_outside_their_range_are_refused(name: str, labels: Tensor, message: str) -> None:
+    inputs = {name: labels} | ({"mlm_positions": POSITIONS} if name == "mlm_targets" else {})
+    with pytest.raises(InputError, match=message):
+        model_of()(INPUT_IDS, **inputs)
