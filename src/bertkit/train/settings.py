@@ -18,7 +18,7 @@ class TrainSettings:
 
     batch_size: int = option(32, help="rows a step, over all devices")
     micro_batch_tokens: int = option(
-        4096, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
+        1024, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
     )
     optimizer: Literal["adamw", "muon"] = option(
         "adamw", help="adamw for every weight, or muon for the matrices of the layers and adamw for the rest"
