@@ -102,3 +102,12 @@ def test_a_required_file_must_exist_and_be_a_file(tmp_path: Path) -> None:
         files.require_file(tmp_path / "absent", what="a text", remedy="write it")
     with pytest.raises(InputError, match="is not a file"):
         files.require_file(tmp_path, what="a text", remedy="write it")
+
+
+def test_a_folder_moved_aside_by_a_killed_replacement_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / "store.old").mkdir()
+    (tmp_path / "store.old" / "kept").write_text("诗", encoding="utf-8")
+    with pytest.raises(OSError, match="full"), files.directory_written_atomically(tmp_path / "store"):
+        raise OSError("full")
+    assert (tmp_path / "store" / "kept").read_text(encoding="utf-8") == "诗"
+    assert not (tmp_path / "store.old").exists()

@@ -34,11 +34,14 @@ def directory_written_atomically(path: str | Path) -> Iterator[Path]:
     """Yield an empty `path.tmp` to fill; at the end fsync every file in it and rename it to `path` in one step.
 
     An exception removes the temporary and leaves what stood at `path` untouched.
-    A folder that stands at `path` is replaced.
+    A folder that stands at `path` is replaced: moved aside for the instant of the rename, and put back by the next
+    call should the process be killed in that instant.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary, old = path.with_name(f"{path.name}.tmp"), path.with_name(f"{path.name}.old")
+    if old.exists() and not path.exists():
+        os.replace(old, path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -49,7 +52,6 @@ def directory_written_atomically(path: str | Path) -> Iterator[Path]:
         for folder in [*(f for f in sorted(temporary.rglob("*")) if f.is_dir()), temporary]:
             fsync_directory(folder)
         if path.exists():
-            old = path.with_name(f"{path.name}.old")
             shutil.rmtree(old, ignore_errors=True)
             os.replace(path, old)
             os.replace(temporary, path)
