@@ -5,9 +5,11 @@ In: strings and a model folder.  Out: one record a text, in the order given.  Ne
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import torch
@@ -15,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.data.masking import MaskingSettings, mask_tokens
-from bertkit.data.pairs import IS_NEXT
+from bertkit.data.pairs import IS_NEXT, SPECIALS_OF_A_TEXT
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load
 from bertkit.text.tokenizer import Encoding, Tokenizer, load_tokenizer, with_special_tokens
-from bertkit.text.vocabulary import MASK
+from bertkit.text.vocabulary import CONTINUATION, MASK
 
 TEXTS_AT_ONCE = 32  # rows of one forward pass
 
@@ -65,7 +67,8 @@ class FillMask:
         """Yield one FilledText a text, in order.
 
         masked: True: the texts hold [MASK]; False: hide mlm_probability of the tokens, at least one, the same places
-            for the same seed, text and place in the order; None: by whether the text holds a [MASK].
+            for the same seed, text and place in the order, and fill these and every [MASK] that stands there
+            already; None: by whether the text holds a [MASK].
 
         Raises:
             InputError: a text without a [MASK] (masked=True) or without a token that could be hidden, a text longer
@@ -77,6 +80,8 @@ class FillMask:
         numbered = enumerate(texts)
         while chunk := list(islice(numbered, TEXTS_AT_ONCE)):
             rows = [_prepare(text, index, masked, settings, seed, self.tokenizer) for index, text in chunk]
+            for (index, text), row in zip(chunk, rows, strict=True):
+                _require_room(len(row.ids) + SPECIALS_OF_A_TEXT, f"text {index + 1}", text, self.model)
             yield from self._answer(rows, top_k)
 
     @torch.inference_mode()
@@ -90,7 +95,9 @@ class FillMask:
         output = self.model(**batch, mlm_positions=torch.tensor(flat, dtype=torch.int64, device=device))
         assert output.mlm_logits is not None
         scores = output.mlm_logits.float().softmax(dim=-1).cpu()  # (masks, vocab)
-        scores[:, torch.from_numpy(~vocabulary.ordinary)] = -1.0  # never offered
+        never = np.ones(scores.size(1), dtype=bool)  # a model's vocabulary may be padded beyond the tokenizer's
+        never[: vocabulary.size] = ~vocabulary.ordinary
+        scores[:, torch.from_numpy(never)] = -1.0  # never offered
         best = scores.topk(min(top_k, int(vocabulary.ordinary.sum())), dim=-1)
         tops = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))
         for row in rows:
@@ -108,33 +115,55 @@ class _Masked:
 
     def filled(self, tops: list[tuple[list[float], list[int]]], tokenizer: Tokenizer) -> FilledText:
         """Return the record, given the (scores, ids) of the best candidates at each hidden token."""
-        best = [self._string(column, ids[0], tokenizer) for column, (_, ids) in zip(self.columns, tops, strict=True)]
+        best = [_string(tokenizer.token_of(ids[0])) for _, ids in tops]
         masks = [MASK] * len(self.columns)
         candidates = []
         for place, (scores, ids) in enumerate(tops):
             records = []
             for score, token in zip(scores, ids, strict=True):
-                string = self._string(self.columns[place], token, tokenizer)
+                string = _string(tokenizer.token_of(token))
                 sequence = self._with([*masks[:place], string, *masks[place + 1 :]])
                 records.append({"score": score, "token": token, "token_str": string, "sequence": sequence})
             candidates.append(records)
         return FilledText(self.text, self._with(masks), self._with(best), candidates)
 
-    def _string(self, column: int, token: int, tokenizer: Tokenizer) -> str:
-        """The token as it stands in a text: no ##, and in the original's spelling where it is the original's token."""
-        start, end = self.encoding.offsets[column]
-        if token == self.encoding.ids[column]:
-            return self.text[start:end]
-        return tokenizer.token_of(token).removeprefix("##")
+    @cached_property
+    def _places(self) -> list[tuple[int, int, list[int]]]:
+        """(start, end, columns) of each run of characters in which a token is hidden, in the order of the text.
+
+        The run is one token's, with the accents behind it that were taken off; but a character that the normalizer
+        takes apart (한 → ᄒ ᅡ ᆫ where lower-casing) is several tokens.
+        """
+        offsets, hidden = self.encoding.offsets, set(self.columns)
+        starts = {start for start, _ in offsets}
+        places = []
+        for start, group in groupby(range(len(offsets)), key=lambda column: offsets[column][0]):
+            columns = list(group)
+            end = offsets[columns[-1]][1]
+            while end < len(self.text) and end not in starts and category(self.text[end]) == "Mn":
+                end += 1
+            if not hidden.isdisjoint(columns):
+                places.append((start, end, columns))
+        return places
 
     def _with(self, strings: list[str]) -> str:
-        """The text with the hidden tokens replaced, every other character as given."""
+        """The text with the hidden tokens replaced, every other character as given.
+
+        Where what is put in is what stood there, it has the original's spelling (The, not the).
+        """
+        shown = dict(zip(self.columns, strings, strict=True))
         parts, end = [], 0
-        for column, string in zip(self.columns, strings, strict=True):
-            start, next_end = self.encoding.offsets[column]
-            parts += [self.text[end:start], string]
+        for start, next_end, columns in self._places:
+            old = [_string(self.encoding.tokens[column]) for column in columns]
+            new = [shown.get(column, string) for column, string in zip(columns, old, strict=True)]
+            parts += [self.text[end:start], self.text[start:next_end] if new == old else "".join(new)]
             end = next_end
         return "".join([*parts, self.text[end:]])
+
+
+def _string(token: str) -> str:
+    """The token as it stands in a text: without the ## of a continuation."""
+    return token.removeprefix(CONTINUATION) or token
 
 
 def _prepare(
@@ -166,7 +195,7 @@ def _prepare(
         seed=seed,
         epoch=0,
     )
-    columns = np.flatnonzero(hidden.selected[0]).tolist()
+    columns = np.flatnonzero(hidden.selected[0] | (encoding.ids == mask_id)).tolist()
     if not columns:
         raise InputError(
             "holds no token that could be hidden",
@@ -209,7 +238,9 @@ class NextSentence:
                 raise InputError(
                     "holds no token", field=f"pair {index + 1}, {name}", value=text, remedy="give a text with words"
                 )
-        return with_special_tokens(sides[0], sides[1], self.tokenizer.vocabulary)
+        ids, types = with_special_tokens(sides[0], sides[1], self.tokenizer.vocabulary)
+        _require_room(len(ids), f"pair {index + 1}", f"{first}\t{second}", self.model)
+        return ids, types
 
     @torch.inference_mode()
     def _answer(self, rows: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Iterator[dict[str, Any]]:
@@ -236,6 +267,18 @@ def _loaded(
             remedy="the folder mixes two models; copy tokenizer and weights from one checkpoint",
         )
     return loaded, tokenizer
+
+
+def _require_room(length: int, what: str, text: str, model: PretrainingModel) -> None:
+    positions = model.config.max_position_embeddings
+    if length > positions:
+        raise InputError(
+            f"has {length} tokens, special ones included, but the model has {positions} positions",
+            field=what,
+            value=text,
+            expected=f"at most {positions} tokens",
+            remedy="shorten it, or give it in parts",
+        )
 
 
 def _padded(

@@ -53,9 +53,12 @@ def run(config: Config) -> None:
     """Go the whole way.
 
     Raises:
-        InputError: what the steps on the way raise; a run that stands in the folder already.
+        InputError: what the steps on the way raise; a run that stands in the folder already; a text of which no
+            next-sentence pair can be made.
     """
     directory = Path(config.output_dir)
+    if directory.exists() and not directory.is_dir():
+        raise InputError("is not a folder", file=directory, field="--output_dir", remedy="name another folder")
     if (directory / "checkpoints").is_dir():
         raise InputError(
             "holds a run already",
@@ -68,6 +71,7 @@ def run(config: Config) -> None:
     _step(2, "a vocabulary is learnt from the training part")
     tokenizer = build_vocabulary(corpus, vocab_size=config.vocab_size, do_lower_case=config.do_lower_case)
     store = _store(corpus, directory, tokenizer)
+    _require_pairs(store, directory)
     _step(4, "pre-training")
     results = pretraining.pretrain(_pretraining(config, directory, store))
     _step(5, "held-out results of the best model")
@@ -101,6 +105,24 @@ def _store(corpus: CorpusSettings, directory: Path, tokenizer: "Tokenizer") -> P
     return directory / "store"
 
 
+def _require_pairs(store: Path, directory: Path) -> None:
+    """Stop where the text gives no pairs; the ways on are commands, as `demo` itself has no --pairing."""
+    from bertkit.data.pairs import PairSettings, require_pairs
+    from bertkit.data.store import open_parts
+
+    try:
+        require_pairs(open_parts(store)["train"], PairSettings())
+    except InputError as problem:
+        raise InputError(
+            problem.problem,
+            file=problem.file,
+            expected=problem.expected,
+            remedy="give more text; or give documents their boundaries by --format or --sentence_end (see `bertkit "
+            f"inspect corpus`); or train on masks alone: bertkit pretrain --data_dir {store} --output_dir {directory} "
+            "--pairing none",
+        ) from None
+
+
 def _pretraining(config: Config, directory: Path, store: Path) -> pretraining.Config:
     minutes = 4.0 if config.max_minutes is None and config.max_steps is None else config.max_minutes
     training = replace(RECIPE, max_minutes=minutes, max_steps=config.max_steps, seed=config.seed)
@@ -119,29 +141,46 @@ def _ask(directory: Path, corpus: CorpusSettings, *, famous: bool) -> None:
     from bertkit.pipelines import FillMask, NextSentence
 
     _step(6, "the model is asked about text it has not seen")
-    documents = list(islice(_held_out(corpus), 2 * PAIRS_ASKED))
-    texts = [sentences[0] for sentences in documents[:2]] + (FAMOUS_LINES if famous else [])
-    for filled in FillMask(directory).fill(texts, masked=False):
+    fill = FillMask(directory)
+    longest = fill.model.config.max_position_embeddings // 2 - 2  # tokens: two sentences and [CLS] [SEP] [SEP] fit
+    openings = (_askable(sentences, fill.tokenizer, longest=longest) for sentences in _held_out(corpus))
+    documents = list(islice(filter(None, openings), 2 * PAIRS_ASKED))
+    if not documents:
+        say("the text is too small: no document of the test part opens with a sentence to ask about")
+    texts = [sentences[0] for sentences in documents[:2]]
+    for line in FAMOUS_LINES if famous else []:
+        texts += _askable([line], fill.tokenizer, longest=longest)
+    for filled in fill.fill(texts, masked=False):
         result(f"original: {filled.original}\nmasked:   {filled.masked}\nfilled:   {filled.filled}\n")
     with_next = [sentences for sentences in documents if len(sentences) > 1][:PAIRS_ASKED]
+    if not with_next:
+        return
     pairs = [(first, second) for first, second, *_ in with_next]
     firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
     asked = [(pair, "follows") for pair in pairs]
     asked += [(pair, "random") for pair in zip(firsts, seconds[1:] + seconds[:1], strict=True) if len(pairs) > 1]
     rows: list[tuple[str, ...]] = [("A", "B", "truth", "is_next", "probability")]
     for (pair, truth), answer in zip(asked, NextSentence(directory).judge(pair for pair, _ in asked), strict=True):
-        rows.append((*(text.strip() for text in pair), truth, str(answer["is_next"]), f"{answer['score']:.2f}"))
+        verdict = "true" if answer["is_next"] else "false"
+        rows.append((*(text.strip() for text in pair), truth, verdict, f"{answer['score']:.2f}"))
     result(table(rows))
 
 
 def _held_out(corpus: CorpusSettings) -> Iterator[list[str]]:
-    """The sentences of each document of the test part that has any, in the order of the text."""
+    """The sentences of each document of the test part, in the order of the text."""
     from bertkit.text.sentences import sentence_splitter, sentences_of
 
     split = sentence_splitter(corpus.sentence_end)
     for document in read_documents(corpus, ReadingReport()):
         if part_of(document.text, validation_split=True) == "test":
             yield sentences_of(document, split)
+
+
+def _askable(sentences: list[str], tokenizer: "Tokenizer", *, longest: int) -> list[str]:
+    """The sentences before the first one that has no ordinary token or over `longest` tokens: all are neighbours."""
+    ordinary = tokenizer.vocabulary.ordinary
+    askable = [len(ids) <= longest and bool(ordinary[ids].any()) for ids in tokenizer.encode_plain(sentences)]
+    return sentences[: [*askable, False].index(False)]
 
 
 def _say_what_next(directory: Path) -> None:

@@ -3,11 +3,12 @@
 In: texts and a model folder.  Out: original, masked and filled text, and the best candidates.  Next: pipelines.py
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from bertkit.console import result, result_json, table
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.options import argument, option
 
 
@@ -51,13 +52,11 @@ def run(config: Config) -> None:
 
 
 def texts_given(texts: list[str], input_file: str | None) -> Iterator[str]:
-    """Return the texts of the command line, or the lines of the file (blank ones are texts too: an error names them).
+    """Return the texts of the command line, or the lines of the file.
 
     Raises:
-        InputError: neither or both were given; a file that cannot be read as text.
+        InputError: neither or both were given; a file that cannot be read as text; blank lines, all of them named.
     """
-    from collections import Counter
-
     from bertkit.text.readers import find_sources, read_lines
 
     if bool(texts) == bool(input_file):
@@ -68,4 +67,14 @@ def texts_given(texts: list[str], input_file: str | None) -> Iterator[str]:
         )
     if input_file is None:
         return iter(texts)
-    return (line for source in find_sources(input_file) for _, line in read_lines(source, changed=Counter()))
+    lines, problems = list[str](), list[InputError]()
+    for source in find_sources(input_file):
+        for number, line in read_lines(source, changed=Counter()):
+            lines.append(line)
+            if not line.strip():
+                problems.append(
+                    InputError("is a blank line", file=source.path, line=number, expected="a text", remedy="remove it")
+                )
+    if problems:
+        raise InputErrors(problems)
+    return iter(lines)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bertkit.console import result, result_json, table
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.options import argument, option
 
 
@@ -42,23 +42,41 @@ def run(config: Config) -> None:
 
 
 def _pairs(config: Config) -> Iterator[tuple[str, str]]:
-    from bertkit.text.readers import find_sources, read_lines
-
     if bool(config.texts) == bool(config.input_file) or (config.texts and len(config.texts) != 2):
+        given = "1 text was" if len(config.texts) == 1 else f"{len(config.texts)} texts were"
         raise InputError(
-            f"{len(config.texts)} texts were given",
+            "texts and --input_file were given" if config.input_file else f"{given} given",
             field="texts",
-            expected="two texts, or --input_file",
+            expected="two texts, or --input_file, not both",
             remedy='bertkit next-sentence --model DIR "风住尘香花已尽，日晚倦梳头。" "物是人非事事休，欲语泪先流。"',
         )
     if config.input_file is None:
         yield config.texts[0], config.texts[1]
         return
-    for source in find_sources(config.input_file):
+    yield from _pairs_of_file(config.input_file)
+
+
+def _pairs_of_file(input_file: str) -> list[tuple[str, str]]:
+    """The pairs of the lines; every line that is none is named."""
+    from bertkit.text.readers import find_sources, read_lines
+
+    pairs, problems = list[tuple[str, str]](), list[InputError]()
+    for source in find_sources(input_file):
         for number, line in read_lines(source, changed=Counter()):
-            first, tab, second = line.partition("\t")
-            if not tab:
-                raise InputError(
-                    "is no pair", file=source.path, line=number, value=line, expected="A, a tab, B", remedy="add a tab"
-                )
-            yield first, second
+            sides = line.split("\t")
+            if len(sides) == 2 and all(side.strip() for side in sides):
+                pairs.append((sides[0], sides[1]))
+                continue
+            if not line.strip():
+                problem, remedy = "is a blank line", "remove it"
+            elif len(sides) == 2:
+                problem, remedy = "is half a pair", "give both texts"
+            else:
+                problem = f"is no pair: it has {len(sides) - 1} tabs" if len(sides) > 2 else "is no pair: it has no tab"
+                remedy = "part the two texts by one tab"
+            problems.append(
+                InputError(problem, file=source.path, line=number, value=line, expected="A, one tab, B", remedy=remedy)
+            )
+    if problems:
+        raise InputErrors(problems)
+    return pairs
