@@ -13,8 +13,9 @@ from bertkit.data.random import Stream
 from bertkit.errors import InputError
 from bertkit.options import option
 
-_LANE_REPLACE = 1 << 20  # lanes below are positions in the row; a row never has that many
-_LANE_TOKEN = 1 << 21
+_POSITION_BITS = 20  # a row never has more tokens than these count
+_LANE_REPLACE = 1 << _POSITION_BITS  # lanes below are positions in the row
+_LANE_TOKEN = 2 << _POSITION_BITS
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,9 @@ def mask_tokens(
     stream = Stream(seed, "mask", epoch)
     eligible = ordinary[input_ids]  # (rows, seq)
     lanes = np.arange(seq)
-    # A random order of the positions: the low bits hold the position, so that no two keys are equal.
-    position_bits = np.uint64(max(1, (seq - 1).bit_length()))
+    # A random order of the positions: the low bits hold the position, so that no two keys are equal. (As many bits
+    # whatever the padding, on which nothing may depend.)
+    position_bits = np.uint64(_POSITION_BITS)
     keys = stream.bits(index=index[:, None], lane=lanes[None, :])  # (rows, seq)
     keys = (keys >> position_bits << position_bits) | lanes.astype(np.uint64)
     keys = np.where(eligible, keys, np.uint64(2**64 - 1))

@@ -17,7 +17,7 @@ from bertkit.options import option
 
 IS_NEXT, IS_RANDOM = 0, 1  # next_sentence_label: Google's and Hugging Face's meaning
 SPECIALS_OF_A_PAIR, SPECIALS_OF_A_TEXT = 3, 2  # [CLS] A [SEP] B [SEP]; [CLS] A [SEP]
-# How often another random B is drawn when the first begins with the very sentence that follows A.
+# How often another random B is drawn when the first truly follows A, by its text.
 REDRAWS = 16
 # Lanes: the draws of one document, one block of lanes for each of its pairs.
 _LANE_LENGTH, _LANES_PER_PAIR = 0, 128
@@ -63,7 +63,7 @@ class PairTable:
     end_b: NDArray[np.int64]
     next_sentence_label: NDArray[np.int64]  # 0: B follows A; 1: B is random; all 0 for --pairing none
     trimmed_tokens: int  # tokens cut from over-long pairs
-    unresolved: int  # pairs left out because every random B drawn began with the sentence that follows A
+    unresolved: int  # pairs left out because every random B drawn truly followed A, by its text
 
     def __len__(self) -> int:
         return len(self.start_a)
@@ -75,7 +75,18 @@ def why_no_pairs(store: Store) -> str | None:
         return f"{store.num_documents} document: a random B must come from another one"
     if int(store.sentences_per_document.max()) < 2:
         return f"{store.num_documents} of {store.num_documents} documents have one sentence: 0 true pairs"
+    if _all_alike(store):
+        return f"all {store.num_sentences} sentences are the same: no B is random"
     return None
+
+
+def _all_alike(store: Store) -> bool:
+    starts = store.sentence_starts
+    length = int(starts[1])
+    if (np.diff(starts) != length).any():
+        return False
+    first = store.tokens(starts[:1], starts[1:2])
+    return all(bool((tokens.reshape(-1, length) == first).all()) for tokens in store.shard_tokens)
 
 
 def require_pairs(store: Store, settings: PairSettings) -> None:
@@ -93,7 +104,7 @@ def require_pairs(store: Store, settings: PairSettings) -> None:
             file=store.directory,
             field="--pairing",
             value=settings.pairing,
-            expected="at least two documents, one of them with two sentences",
+            expected="at least two documents, one of them with two sentences, and sentences that differ",
             remedy="train with `--pairing none` (masked-LM only), or give documents their boundaries: see --format, "
             "--sentence_end and `bertkit inspect corpus`",
         )
@@ -104,8 +115,11 @@ def build_pairs(store: Store, settings: PairSettings, *, seed: int, epoch: int) 
 
     Segment packing follows Google's create_pretraining_data.py, with these deviations: a chunk has two sentences
     where the document has them, a last sentence alone takes the one before it as A when it is to be a true B, a
-    random B is never from A's document and never begins with the sentence that follows A; so the share of true
-    pairs is next_sentence_prob and no label lies.
+    random B is never from A's document, never begins with the sentence that follows A, and never stands behind a
+    copy of A's last sentence; so the share of true pairs is next_sentence_prob and no label lies.
+
+    Raises:
+        InputError: what `require_pairs` raises; not one random B could be drawn.
     """
     require_pairs(store, settings)
     if settings.pairing == "none":
@@ -205,7 +219,7 @@ def _finish(store: Store, chunks: _Chunks, settings: PairSettings, stream: Strea
     for attempt in range(REDRAWS):
         other, first, last = _random_segments(store, chunks, drawn, stream, attempt)
         document_b[drawn], start_b[drawn], end_b[drawn] = other, starts[first], starts[last]
-        drawn = drawn[_begins_like_the_true_next(store, chunks, drawn, first)]
+        drawn = drawn[_truly_follows(store, chunks, drawn, other, first)]
         if not len(drawn):
             break
     room = settings.max_seq_length - SPECIALS_OF_A_PAIR
@@ -214,10 +228,11 @@ def _finish(store: Store, chunks: _Chunks, settings: PairSettings, stream: Strea
     trimmed = lengths_before - int((end_a - start_a + end_b - start_b).sum())
     keep = np.ones(len(start_a), dtype=bool)
     keep[drawn] = False
-    if not keep.any():
+    if len(drawn) and not keep[chunks.is_random].any():
         raise InputError(
-            "every random B that could be drawn begins with the sentence that follows A: the sentences are all alike",
+            f"no random B could be drawn for {len(drawn)} pairs: in {REDRAWS} draws each, all truly follow A by text",
             file=store.directory,
+            expected="documents that differ from each other",
             remedy="remove duplicates from the corpus, or train with `--pairing none`",
         )
     label = np.where(chunks.is_random, IS_RANDOM, IS_NEXT)
@@ -251,20 +266,31 @@ def _random_segments(
     return other, first, np.minimum(np.maximum(last, first + 1), store.document_sentences[other + 1])
 
 
-def _begins_like_the_true_next(
-    store: Store, chunks: _Chunks, rows: NDArray[np.int64], first: NDArray[np.int64]
+def _truly_follows(
+    store: Store, chunks: _Chunks, rows: NDArray[np.int64], other: NDArray[np.int64], first: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether sentence `first` has the same tokens as the sentence that follows A, for each row."""
-    true_next = chunks.end_a[rows]
-    exists = true_next < store.document_sentences[chunks.document[rows] + 1]
-    true_next = np.where(exists, true_next, 0)
+    """Whether sentence `first` of document `other` is a true B by its text, for each row.
+
+    It is where it reads like the sentence that follows A, or where the one before it reads like A's last.
+    """
+    end_a = chunks.end_a[rows]
+    follows = np.zeros(len(rows), dtype=bool)
+    has_next = np.flatnonzero(end_a < store.document_sentences[chunks.document[rows] + 1])
+    follows[has_next] = _reads_alike(store, first[has_next], end_a[has_next])
+    has_previous = np.flatnonzero(first > store.document_sentences[other])
+    follows[has_previous] |= _reads_alike(store, first[has_previous] - 1, end_a[has_previous] - 1)
+    return follows
+
+
+def _reads_alike(store: Store, sentence: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether two sentences have the same tokens, for each row."""
     starts = store.sentence_starts
-    lengths = starts[first + 1] - starts[first]
-    alike: NDArray[np.bool_] = exists & (starts[true_next + 1] - starts[true_next] == lengths)
+    lengths = starts[sentence + 1] - starts[sentence]
+    alike: NDArray[np.bool_] = starts[other + 1] - starts[other] == lengths
     candidates = np.flatnonzero(alike)
     if len(candidates):
-        drawn, true = first[candidates], true_next[candidates]
-        differs = store.tokens(starts[drawn], starts[drawn + 1]) != store.tokens(starts[true], starts[true + 1])
+        one, two = sentence[candidates], other[candidates]
+        differs = store.tokens(starts[one], starts[one + 1]) != store.tokens(starts[two], starts[two + 1])
         row_starts = np.cumsum(lengths[candidates]) - lengths[candidates]
         alike[candidates] = np.add.reduceat(differs, row_starts, dtype=np.int64) == 0
     return alike

@@ -7,6 +7,7 @@ Next: store.py
 import hashlib
 import json
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -26,7 +27,6 @@ from bertkit.text.sentences import sentence_splitter, sentences_of
 from bertkit.text.tokenizer import Tokenizer
 
 DOCUMENTS_AT_ONCE = 1000  # tokenized in one call of the library
-MOST_FREQUENT = 10  # unknown characters named in the report
 
 
 @dataclass
@@ -62,8 +62,11 @@ class PreparationReport:
 
 
 def store_key(corpus: CorpusSettings, tokenizer: Tokenizer, *, validation_split: bool) -> str:
-    """Return a hash of all that the bytes of a store depend on: settings, tokenizer, and the content of every file."""
-    sources = {source.name: sha256_of_file(source.path) for source in find_sources(corpus.input_file)}
+    """Return a hash of all that the bytes of a store depend on: settings, tokenizer, every file's name and content.
+
+    Where the files stand is no part of it; their order is.
+    """
+    sources = [(source.name, sha256_of_file(source.path)) for source in find_sources(corpus.input_file)]
     settings = asdict(corpus)
     del settings["input_file"]
     described = {
@@ -84,7 +87,8 @@ def _function_hash(format_name: str) -> str | None:
     from bertkit.text.records import load_function
 
     module = sys.modules[load_function(format_name).__module__]
-    return sha256_of_file(module.__file__) if module.__file__ else None
+    file = vars(module).get("__file__")  # a built-in module has none
+    return sha256_of_file(file) if file else None
 
 
 def prepare_store(
@@ -117,7 +121,7 @@ def prepare_store(
                 file=corpus.input_file,
                 remedy="look at it with `bertkit inspect corpus`",
             )
-        report.repeated_documents = len(seen) - len(np.unique(np.array(seen, dtype=np.uint64)))
+        report.repeated_documents = len(seen) - len(np.unique(np.frombuffer(seen, dtype=np.uint64)))
         for name, content in tokenizer.files().items():
             write_atomically(folder / name, content)
         _write_manifest(folder, corpus, tokenizer, report, validation_split)
@@ -125,7 +129,11 @@ def prepare_store(
 
 
 def _require_free(directory: Path) -> None:
-    if directory.exists() and not (directory / MANIFEST).is_file() and any(directory.iterdir()):
+    if directory.exists() and not directory.is_dir():
+        raise InputError("is no folder", file=directory, field="--output_dir", remedy="name another folder")
+    # (A training checkpoint has a manifest too; what is replaced must be a store.)
+    is_store = all((directory / part / MANIFEST).is_file() for part in PARTS)
+    if directory.exists() and not is_store and any(directory.iterdir()):
         raise InputError(
             "is a folder with other files in it",
             file=directory,
@@ -141,10 +149,10 @@ def _write_documents(
     writers: dict[str, StoreWriter],
     report: PreparationReport,
     validation_split: bool,
-) -> list[int]:
-    """Write all documents; return a 64-bit hash of each text."""
+) -> "array[int]":
+    """Write all documents; return a 64-bit hash of each text (8 bytes a document: all that grows with the corpus)."""
     split = sentence_splitter(corpus.sentence_end)
-    seen: list[int] = []
+    seen = array("Q")
     documents = read_documents(corpus, report.reading)
     with Progress("preparing", total=None, unit="documents") as progress:
         for chunk in _chunks(documents, DOCUMENTS_AT_ONCE):

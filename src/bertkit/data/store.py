@@ -55,7 +55,7 @@ class StoreWriter:
         if self._pending and self._pending + total > self._shard_tokens:
             self._write_shard()
         self._ids.append(document_id)
-        self._tokens.extend(sentences)
+        self._tokens.append(np.concatenate(sentences))  # an array a sentence: 350 MB a shard of short ones, not 180
         self._document_lengths.append(total)
         self._sentence_lengths.extend(lengths)
         self._sentence_counts.append(len(lengths))
@@ -160,7 +160,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Return the manifest in a folder.
 
     Raises:
-        InputError: there is none, or it was written by another format version.
+        InputError: there is none, it is damaged, or it was written by another format version.
     """
     path = directory / MANIFEST
     if not path.is_file():
@@ -170,13 +170,17 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             expected=f"a folder with {MANIFEST}, as `bertkit prepare` writes it",
             remedy="run `bertkit prepare --input_file … --tokenizer … --output_dir STORE`",
         )
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if manifest.get("format_version") != FORMAT_VERSION:
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["format_version"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"is damaged ({problem!r})", file=path, remedy="run `bertkit prepare` again") from None
+    if version != FORMAT_VERSION:
         raise InputError(
             "was written in another format version",
             file=path,
             field="format_version",
-            value=manifest.get("format_version"),
+            value=version,
             expected=str(FORMAT_VERSION),
             remedy="run `bertkit prepare` again",
         )
@@ -211,10 +215,18 @@ def open_parts(directory: str | Path) -> dict[str, Store]:
     """Return the parts of a store that hold a document, by name (train, validation, test).
 
     Raises:
-        InputError: no store there, or no training part in it.
+        InputError: no store there, only one part of a store, or no training part in it.
     """
     directory = Path(directory)
-    counts = read_manifest(directory)["parts"]
+    manifest = read_manifest(directory)
+    if "parts" not in manifest:
+        raise InputError(
+            f"is no whole store: its {MANIFEST} names no parts",
+            file=directory,
+            expected=f"the folder that `bertkit prepare` wrote, with {', '.join(PARTS)} in it",
+            remedy=f"name the folder above, {directory.parent}" if directory.name in PARTS else "name another folder",
+        )
+    counts = manifest["parts"]
     if not counts["train"]["documents"]:
         raise InputError(
             "has an empty training part",
@@ -228,7 +240,7 @@ def _open_shard(path: Path, expected: dict[str, Any]) -> pa.RecordBatch:
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         found = batch.num_rows, len(batch.column("input_ids").flatten())
-    except (OSError, pa.ArrowInvalid, KeyError) as problem:
+    except (OSError, ValueError, KeyError) as problem:  # pyarrow's ArrowInvalid is a ValueError
         raise InputError(
             f"is missing or damaged ({problem})", file=path, remedy="run `bertkit prepare` again"
         ) from None

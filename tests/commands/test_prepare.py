@@ -1,0 +1,98 @@
+"""`bertkit prepare` writes a store, its settings and the corpus report."""
+
+from pathlib import Path
+
+import pytest
+from toy_data import TOY
+
+from bertkit.commands.prepare import Config, run
+from bertkit.data.store import open_parts
+from bertkit.errors import InputError
+from bertkit.text.documents import CorpusSettings
+from bertkit.text.tokenizer import load_tokenizer
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> CorpusSettings:
+    (tmp_path / "vocab.txt").write_bytes(TOY.to_bytes())
+    (tmp_path / "poems.txt").write_text("明月几时有。把酒问青天。\n\nGod created heaven.\n明月。\n", encoding="utf-8")
+    return CorpusSettings(input_file=str(tmp_path / "poems.txt"), format="lines")
+
+
+def config_of(tmp_path: Path, text: CorpusSettings, **changes: object) -> Config:
+    settings = {"tokenizer": str(tmp_path / "vocab.txt"), "output_dir": str(tmp_path / "store"), "corpus": text}
+    return Config(**(settings | {"validation_split": False} | changes))  # type: ignore[arg-type]
+
+
+def test_the_report_and_the_next_command_are_printed(
+    tmp_path: Path, text: CorpusSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(config_of(tmp_path, text))
+    store = tmp_path / "store"
+    *rows, where, following = capsys.readouterr().out.splitlines()
+    assert [" ".join(row.split()) for row in rows] == [
+        "lines read 4",
+        "lines kept 3",
+        "lines dropped: blank line 1",
+        "documents 3",
+        "sentences dropped: no token in them 0",
+        "documents dropped: no token in them 0",
+        "documents of one sentence (only ever a random B) 2",
+        "documents that repeat an earlier one 0",
+        "sentences 4",
+        "sentences in a document, mean 1.3",
+        "tokens in a sentence, mean 4.8",
+        "tokens 19",
+        "[UNK] among the tokens 0.00 %",
+        "documents for train 3",
+        "documents for validation 0",
+        "documents for test 0",
+    ]
+    assert where == f"store: {store}"
+    assert following == f"next: bertkit pretrain --data_dir {store} --output_dir RUN"
+
+
+def test_the_store_opens_and_its_settings_run_it_again(tmp_path: Path, text: CorpusSettings) -> None:
+    import yaml
+
+    run(config_of(tmp_path, text))
+    assert open_parts(tmp_path / "store")["train"].num_tokens == 19
+    settings = yaml.safe_load((tmp_path / "store" / "settings.yaml").read_text(encoding="utf-8"))
+    assert settings == {
+        "tokenizer": str(tmp_path / "vocab.txt"),
+        "output_dir": str(tmp_path / "store"),
+        "input_file": text.input_file,
+        "format": "lines",
+        "text_column": None,
+        "wikitext_unit": "document",
+        "sentence_end": None,
+        "do_lower_case": None,
+        "validation_split": False,
+    }
+
+
+def test_the_same_command_again_replaces_its_own_store(tmp_path: Path, text: CorpusSettings) -> None:
+    for _ in range(2):
+        run(config_of(tmp_path, text))
+    assert open_parts(tmp_path / "store")["train"].num_documents == 3
+
+
+def test_lower_casing_is_as_the_user_says_and_goes_with_the_store(tmp_path: Path, text: CorpusSettings) -> None:
+    run(config_of(tmp_path, text, do_lower_case=False))
+    assert open_parts(tmp_path / "store")["train"].manifest["unknown_tokens"] == 1  # God
+    assert load_tokenizer(tmp_path / "store").do_lower_case is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer": "nowhere"}, "nowhere: does not exist\n.*tokenizer.json or vocab.txt"),
+        ({"corpus": CorpusSettings()}, "--input_file: no text was given"),
+    ],
+)
+def test_what_is_missing_is_named_and_nothing_is_written(
+    tmp_path: Path, text: CorpusSettings, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(config_of(tmp_path, text, **changes))
+    assert not (tmp_path / "store").exists()
