@@ -77,7 +77,8 @@ def pretrain(config: Config) -> dict[str, Any]:
     Raises:
         InputError: anything the user can mend; all of it before the first step.
     """
-    from bertkit.tasks.pretraining_run import ModelChoice, open_run
+    from bertkit.tasks.pretraining_model import ModelChoice
+    from bertkit.tasks.pretraining_run import open_run
     from bertkit.train.loop import train
 
     _require_new_or_resumed(config)
@@ -100,7 +101,9 @@ def pretrain(config: Config) -> dict[str, Any]:
     config = _with_length(config, work)
     settings = {name: value for name, value in values_of(config).items() if name not in FREE_ON_RESUME}
     job, state = work.start(config.training, settings=settings, record=values_of(config))
-    write_settings(config, work.directory)
+    # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
+    if config.training.resume_from is None:
+        write_settings(config, work.directory)
     train(job, state)
     results = work.finish(job, state)
     _write_report(work.directory)
@@ -166,17 +169,28 @@ def _require_new_or_resumed(config: Config) -> None:
             field="--output_dir",
             remedy="go on with it by --resume_from last, or name another folder",
         )
+    given = config.model_name_or_path
+    if given is not None and Path(given).resolve() == directory.resolve():
+        raise InputError(
+            "is the model that training starts from, which the run would overwrite",
+            file=directory,
+            field="--output_dir",
+            remedy="name another folder",
+        )
 
 
 def _with_known_length(config: Config) -> Config:
     """A resumed run keeps the number of steps that was fixed when it began: minutes are never measured again."""
     path = Path(config.output_dir) / SETTINGS_FILE
     training = config.training
-    if training.resume_from is None or training.max_steps is not None or not path.is_file():
+    if training.resume_from is None or training.max_steps is not None:
         return config
+    if not path.is_file():
+        raise InputError("is missing, so the length of the run is not known", file=path, remedy="give its --max_steps")
     import yaml
 
     before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    say(f"resuming a run of {before['max_steps']:,} steps in all, as fixed when it began")
     training = replace(
         training,
         max_steps=before["max_steps"],

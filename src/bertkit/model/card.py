@@ -9,10 +9,21 @@ from bertkit.model.config import BertConfig
 
 
 def model_card(
-    config: BertConfig, *, training: Mapping[str, object], results: Mapping[str, float], parameters: int
+    config: BertConfig,
+    *,
+    training: Mapping[str, object],
+    results: Mapping[str, float],
+    parameters: int,
+    next_sentence: bool,
 ) -> str:
-    """Return the card; `training` and `results` become tables, in their order."""
+    """Return the card; `training` and `results` become tables, in their order.
+
+    next_sentence: whether the model has the next-sentence head.
+    """
     shape = f"{config.num_hidden_layers} layers × {config.hidden_size}, {config.num_attention_heads} heads"
+    loader = "AutoModelForPreTraining" if next_sentence else "AutoModelForMaskedLM"
+    label = "Next-sentence label 0 means that B follows A, as in Google's and Hugging Face's models."
+    judge = ' and `bertkit next-sentence --model PATH "A" "B"`' if next_sentence else ""
     lines = [
         "---",
         "library_name: transformers",
@@ -25,7 +36,7 @@ def model_card(
         f"{shape}, {parameters:,} parameters, vocabulary of {config.vocab_size:,}, "
         f"at most {config.max_position_embeddings} tokens.",
         "",
-        "Next-sentence label 0 means that B follows A, as in Google's and Hugging Face's models.",
+        label if next_sentence else "It has a masked-LM head and no next-sentence head.",
         "",
         "## Training",
         "",
@@ -38,13 +49,13 @@ def model_card(
         "## Use",
         "",
         "```python",
-        "from transformers import AutoModelForPreTraining, AutoTokenizer",
+        f"from transformers import {loader}, AutoTokenizer",
         "",
-        'model = AutoModelForPreTraining.from_pretrained("PATH")',
+        f'model = {loader}.from_pretrained("PATH")',
         'tokenizer = AutoTokenizer.from_pretrained("PATH")',
         "```",
         "",
-        'or `bertkit fill-mask --model PATH "…[MASK]…"` and `bertkit next-sentence --model PATH "A" "B"`.',
+        f'or `bertkit fill-mask --model PATH "…[MASK]…"`{judge}.',
         "",
     ]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 In: a PretrainingModel and a held-out Store.  Out: an Evaluation; sample texts.  Next: pipelines.py
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,10 +140,22 @@ class _Totals:
         return Evaluation(metrics, self._counts, answers, rows)
 
 
+def in_words(metrics: Mapping[str, float]) -> str:
+    """Return metrics as one short line for people.
+
+    >>> in_words({"mlm_loss": 5.76, "mlm_accuracy": 0.181, "loss": 6.3})
+    'MLM loss 5.760, accuracy 18.1 %'
+    """
+    parts = [f"MLM loss {metrics['mlm_loss']:.3f}, accuracy {100 * metrics['mlm_accuracy']:.1f} %"]
+    if "nsp_loss" in metrics:
+        parts.append(f"NSP loss {metrics['nsp_loss']:.3f}, accuracy {100 * metrics['nsp_accuracy']:.1f} %")
+    return "; ".join(parts)
+
+
 def unigram_loss(train: Store, held_out: Store, vocabulary: Vocabulary) -> float:
     """Return the masked-LM loss in nats of guessing each token by its share of the training part alone.
 
-    Tokens never seen in training count as seen once (add-one over the ordinary tokens).
+    Every ordinary token counts as seen once more than it was, so that none has the share 0.
     """
     ordinary = vocabulary.ordinary
     seen = _token_counts(train, vocabulary.size)[ordinary] + 1.0
@@ -157,16 +170,18 @@ def _token_counts(store: Store, vocab_size: int) -> NDArray[np.float64]:
     return counts
 
 
-def sample_texts(store: Store, tokenizer: Tokenizer, *, number: int = 4) -> list[str]:
-    """Return the beginnings of a few documents of a part, evenly spaced, as text (unknown tokens left as they are)."""
+def sample_texts(store: Store, tokenizer: Tokenizer, *, number: int = 4, max_tokens: int) -> list[str]:
+    """Return the beginnings of a few documents of a part, evenly spaced, as text (unknown tokens left as they are).
+
+    max_tokens: most tokens of a text, special ones not counted. A document that begins without a single ordinary token
+    is left out: nothing could be hidden in it.
+    """
     documents = np.unique(np.linspace(0, store.num_documents - 1, num=number).astype(np.int64))
     starts = store.sentence_starts[store.document_sentences[documents]]
     ends = store.sentence_starts[store.document_sentences[documents + 1]]
     full = store.sentence_starts[
         np.searchsorted(store.sentence_starts, starts + SAMPLE_TOKENS, side="left").clip(max=store.num_sentences)
     ]
-    ends = np.minimum(np.minimum(ends, full), starts + 2 * SAMPLE_TOKENS)
-    return [
-        tokenizer.decode(store.tokens(starts[row : row + 1], ends[row : row + 1]).tolist())
-        for row in range(len(documents))
-    ]
+    ends = np.minimum(np.minimum(ends, full), starts + min(2 * SAMPLE_TOKENS, max_tokens))
+    beginnings = [store.tokens(starts[row : row + 1], ends[row : row + 1]) for row in range(len(documents))]
+    return [tokenizer.decode(ids.tolist()) for ids in beginnings if tokenizer.vocabulary.ordinary[ids].any()]

@@ -1,4 +1,4 @@
-"""One pre-training run put together: its data, model and optimizers, what is measured and saved on the way, its end.
+"""One pre-training run put together: its data and optimizers, what is measured and saved on the way, its end.
 
 In: a store, settings, a model size or folder.  Out: the loop's Job and TrainState; the finished RUN folder.
 Next: train/loop.py
@@ -15,16 +15,16 @@ import torch
 
 from bertkit.console import say, warn
 from bertkit.data.masking import MaskingSettings
-from bertkit.data.pairs import PairSettings, require_pairs
+from bertkit.data.pairs import SPECIALS_OF_A_TEXT, PairSettings, require_pairs
 from bertkit.data.store import MANIFEST, Store, open_parts
 from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.model.card import model_card
-from bertkit.model.config import MODEL_SIZES, config_from_json, config_of_size, read_json_object
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.pretrained import Head, build, load, load_with_report, model_files
-from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, sample_texts, unigram_loss
+from bertkit.model.pretrained import load, model_files
+from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, held_out_pairs, in_words, sample_texts, unigram_loss
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix
+from bertkit.tasks.pretraining_model import ModelChoice, choose_model, num_parameters
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train.log import MetricsLog
@@ -38,16 +38,6 @@ from bertkit.train.state import TrainState, find_checkpoint, read_state, restore
 INITIAL_LOSS_TOLERANCE = 0.5
 MODEL_CARD = "README.md"
 Sampler = Callable[[PretrainingModel, Tokenizer, list[str]], list[dict[str, str]]]
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """Which model a run trains."""
-
-    size: str  # a name of MODEL_SIZES or the path of a config.json
-    directory: str | None  # a model folder to go on from, in place of a new model
-    hidden_dropout_prob: float | None  # None: as the configuration says
-    attention_probs_dropout_prob: float | None
 
 
 @dataclass
@@ -119,8 +109,8 @@ class PretrainingRun:
         """
         store_key = json.loads((self.parts["train"].directory.parent / MANIFEST).read_text(encoding="utf-8"))["key"]
         model_config = {"model": self.model.config.to_json()}
-        threads = {"threads": torch.get_num_threads()}
-        fingerprint = {**settings, **model_config, **threads, "versions": versions(), "store": store_key}
+        machine = {"device": self.runtime.device.type, "threads": torch.get_num_threads(), "versions": versions()}
+        fingerprint = {**settings, **model_config, **machine, "store": store_key}
         state = TrainState() if self.checkpoint is None else read_state(self.checkpoint, fingerprint=fingerprint)
         log = MetricsLog(self.directory, after_step=state.step, report_to=training.report_to)
         job = self.job(training, log=log, fingerprint=fingerprint)
@@ -142,7 +132,8 @@ class PretrainingRun:
             self.model, self.held_out, vocabulary=vocabulary, pairs=self.source.pairs, max_rows=self.eval_rows
         )
         log.write("validation", step, found.metrics)
-        texts = sample_texts(self.held_out, self.tokenizer)
+        room = self.source.pairs.max_seq_length - SPECIALS_OF_A_TEXT
+        texts = sample_texts(self.held_out, self.tokenizer, max_tokens=room)
         log.write("samples", step, {"samples": self.sampler(self.model, self.tokenizer, texts)})
         say(f"step {step:,}, held out: {in_words(found.metrics)}")
         return found.metrics
@@ -194,7 +185,13 @@ class PretrainingRun:
             "documents": self.source.store.num_documents,
             "tokens in the corpus": self.source.store.num_tokens,
         }
-        card = model_card(config, training=described, results=results, parameters=_parameters(self.model))
+        card = model_card(
+            config,
+            training=described,
+            results=results,
+            parameters=num_parameters(self.model),
+            next_sentence=self.model.nsp_head is not None,
+        )
         files = self.tokenizer.files(model_max_length=config.max_position_embeddings)
         return {**files, MODEL_CARD: card.encode("utf-8")}
 
@@ -203,7 +200,7 @@ class PretrainingRun:
         train = self.parts["train"]
         for name in ("validation", "test"):
             if name not in self.parts:
-                warn(f"the {name} part of the store is empty; its figures come from another part")
+                warn(f"no {name} part can be used (none in the store, or left out); its figures come from another part")
         unknown = 100 * train.manifest["unknown_tokens"] / train.num_tokens
         say(
             f"data: {train.num_documents:,} documents, {train.num_tokens:,} tokens, {unknown:.2f} % [UNK]; "
@@ -215,7 +212,7 @@ class PretrainingRun:
         if table_.trimmed_tokens:
             say(f"pairs: {len(table_):,} in epoch 0; {table_.trimmed_tokens:,} tokens cut from over-long ones")
         say(
-            f"model: {_parameters(self.model):,} parameters, vocabulary {self.model.config.vocab_size:,}; "
+            f"model: {num_parameters(self.model):,} parameters, vocabulary {self.model.config.vocab_size:,}; "
             f"{settings.optimizer}, {job.max_steps:,} steps of {settings.batch_size} rows on {self.runtime.device}"
         )
 
@@ -228,7 +225,7 @@ class PretrainingRun:
                 "seed": training.seed,
                 "store": {"directory": str(self.source.store.directory.parent), "key": store_key},
                 **self.runtime.description(),
-                "parameters": _parameters(self.model),
+                "parameters": num_parameters(self.model),
                 "vocab_size": self.model.config.vocab_size,
                 "unigram_loss": unigram_loss(self.parts["train"], self.held_out, self.tokenizer.vocabulary),
             },
@@ -263,12 +260,11 @@ def open_run(
     """
     checkpoint = None if training.resume_from is None else find_checkpoint(directory, training.resume_from)
     parts = open_parts(store_directory)
-    for name in [name for name, store in parts.items() if name == "train" or pairs.pairing == "none"]:
-        require_pairs(parts[name], pairs)
+    require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
     tokenizer = load_tokenizer(store_directory)
     runtime = runtimes.start(training)
-    model, is_new = _model(choice, checkpoint, tokenizer, pairs)
+    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
     source = PretrainingSource(
         parts["train"],
         tokenizer.vocabulary,
@@ -295,66 +291,8 @@ def open_run(
 
 def _has_pairs(store: Store, pairs: PairSettings) -> bool:
     try:
-        require_pairs(store, pairs)
+        held_out_pairs(store, pairs)
     except InputError as problem:
         warn(f"a held-out part is left out: {problem.problem}")
         return False
     return True
-
-
-def _model(
-    choice: ModelChoice, checkpoint: Path | None, tokenizer: Tokenizer, pairs: PairSettings
-) -> tuple[PretrainingModel, bool]:
-    """Build or load the model; return it and whether every weight is new."""
-    head: Head = "masked_lm" if pairs.pairing == "none" else "pretraining"
-    vocab_size = tokenizer.vocabulary.size
-    given = checkpoint or choice.directory
-    loaded = None
-    if given is not None:
-        loaded, report = load_with_report(given, head=head, allow_new_head=checkpoint is None)
-        config = loaded.config
-        say(f"model loaded from {given}: {report.summary()}")
-    elif choice.size in MODEL_SIZES:
-        config = config_of_size(choice.size, vocab_size=vocab_size)
-    else:
-        config = config_from_json(read_json_object(choice.size), file=choice.size)
-    if config.vocab_size < vocab_size:
-        raise InputError(
-            f"the data has {vocab_size} tokens in its vocabulary, the model {config.vocab_size}",
-            field="--data_dir, --model_name_or_path",
-            remedy="prepare the data with the model's own tokenizer: --tokenizer MODEL",
-        )
-    if config.max_position_embeddings < pairs.max_seq_length:
-        raise InputError(
-            f"is longer than the {config.max_position_embeddings} positions of the model",
-            field="--max_seq_length",
-            value=pairs.max_seq_length,
-            remedy=f"use at most {config.max_position_embeddings}",
-        )
-    hidden, attention = choice.hidden_dropout_prob, choice.attention_probs_dropout_prob
-    config = replace(
-        config,
-        hidden_dropout_prob=config.hidden_dropout_prob if hidden is None else hidden,
-        attention_probs_dropout_prob=config.attention_probs_dropout_prob if attention is None else attention,
-    )
-    fresh = build(config, head=head)
-    if loaded is not None:
-        fresh.load_state_dict(loaded.state_dict())
-    assert isinstance(fresh, PretrainingModel)
-    return fresh, given is None
-
-
-def _parameters(model: PretrainingModel) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def in_words(metrics: Mapping[str, float]) -> str:
-    """Return metrics as one short line for people.
-
-    >>> in_words({"mlm_loss": 5.76, "mlm_accuracy": 0.181, "loss": 6.3})
-    'MLM loss 5.760, accuracy 18.1 %'
-    """
-    parts = [f"MLM loss {metrics['mlm_loss']:.3f}, accuracy {100 * metrics['mlm_accuracy']:.1f} %"]
-    if "nsp_loss" in metrics:
-        parts.append(f"NSP loss {metrics['nsp_loss']:.3f}, accuracy {100 * metrics['nsp_accuracy']:.1f} %")
-    return "; ".join(parts)

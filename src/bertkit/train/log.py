@@ -11,6 +11,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from bertkit.console import warn
 from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.train.settings import Tracker
@@ -27,15 +28,18 @@ class MetricsLog:
         self._tracker = _start_tracker(run_directory, report_to)
 
     def _cut_back(self, after_step: int) -> None:
-        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                if json.loads(line)["step"] <= after_step and after_step > 0:
-                    kept.append(line + "\n")
-            except (json.JSONDecodeError, KeyError):
-                continue  # the line that a kill cut short
-        write_atomically(self._path, "".join(kept))
+        kept, broken = [], 0
+        if after_step > 0 and self._path.exists():
+            # Bytes, because a kill may cut a character in two, and no splitlines(), because U+2028 may be in a sample.
+            for line in self._path.read_bytes().split(b"\n"):
+                try:
+                    if line and json.loads(line)["step"] <= after_step:
+                        kept.append(line + b"\n")
+                except (ValueError, KeyError, TypeError):
+                    broken += 1
+        if broken:
+            warn(f"{self._path}: {broken} broken lines dropped, as a kill leaves one")
+        write_atomically(self._path, b"".join(kept))
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line; `kind` is train, validation or samples."""

@@ -8,9 +8,8 @@ import copy
 import math
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -23,7 +22,7 @@ from bertkit.train.optimizer import set_rates
 from bertkit.train.runtime import Runtime, generator_state, gradient_norm, restore_generators
 from bertkit.train.schedule import rate_factor
 from bertkit.train.settings import TrainSettings
-from bertkit.train.state import TrainState
+from bertkit.train.state import TrainState, Window
 
 MEASURED_STEPS, MEASURED_SECONDS = 20, 5.0  # at least this much is run to tell how many steps fit into minutes
 
@@ -77,38 +76,26 @@ class Job:
     save_every: int
 
 
-@dataclass
-class _Window:
-    """Sums since the last line of the log."""
-
-    losses: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    correct: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    tokens: int = 0
-    slots: int = 0
-    seconds: float = 0.0
-
-
 def train(job: Job, state: TrainState) -> TrainState:
     """Train until max_steps, evaluating, saving and logging on the way; `state` says where to start.
 
     Raises:
-        InputError: the loss or the gradient is not finite; the weights are then those before that step.
+        InputError: the loss or the gradient is not finite (the weights are then those before that step), or the
+            held-out loss is not.
     """
-    window = _Window()
     with Progress("training", total=job.max_steps, unit="steps", start=state.step) as progress:
         while state.step < job.max_steps:
             began = time.perf_counter()
-            norm = _update(job, state, window)
+            norm = _update(job, state)
             seconds = time.perf_counter() - began
             state.step += 1
             state.training_seconds += seconds
-            window.seconds += seconds
-            progress.advance(extra=_summary(window))
+            state.window.seconds += seconds
+            progress.advance(extra=_summary(state.window))
             last = state.step == job.max_steps
             if state.step % job.settings.log_every == 0 or last:
-                job.log.write("train", state.step, _metrics(job, state, window, norm))
-                window = _Window()
+                job.log.write("train", state.step, _metrics(job, state, norm))
+                state.window = Window()
             evaluated = state.step % job.eval_every == 0 or last
             is_best = evaluated and _note_best(state, job.evaluate(state.step))
             if is_best or state.step % job.save_every == 0 or last:
@@ -117,8 +104,9 @@ def train(job: Job, state: TrainState) -> TrainState:
     return state
 
 
-def _update(job: Job, state: TrainState, window: _Window) -> float:
+def _update(job: Job, state: TrainState) -> float:
     """Make one optimizer update; return the length of the gradient before clipping."""
+    window, loss_of_step = state.window, 0.0
     job.module.train()
     batches = job.source.step(state.step)
     for batch in batches.micro_batches:
@@ -127,21 +115,16 @@ def _update(job: Job, state: TrainState, window: _Window) -> float:
         # One fraction over the whole step, so that its cut into micro-batches changes nothing.
         loss = torch.stack([total / max(1, batches.counts[name]) for name, total in sums.sums.items()]).sum()
         job.runtime.accelerator.backward(loss)
+        loss_of_step += loss.item()
         for name, total in sums.sums.items():
-            window.losses[name] += total.item()
-            window.correct[name] += float(sums.correct[name])
+            window.losses[name] = window.losses.get(name, 0.0) + total.item()
+            window.correct[name] = window.correct.get(name, 0.0) + float(sums.correct[name])
     for name, count in batches.counts.items():
-        window.counts[name] += count
+        window.counts[name] = window.counts.get(name, 0) + count
     window.tokens += batches.tokens
     window.slots += batches.slots
     norm = gradient_norm(job.module).item()
-    if not math.isfinite(norm):
-        raise InputError(
-            f"the gradient of step {state.step} is {norm}; this step was not made",
-            field="--learning_rate",
-            value=job.settings.learning_rate,
-            remedy="use a lower rate, a longer warm-up or --precision fp32, and --resume_from last",
-        )
+    _require_finite(job, state.step + 1, loss=loss_of_step, gradient=norm)
     if norm > job.settings.max_grad_norm:
         scale = job.settings.max_grad_norm / (norm + 1e-6)  # torch's clip_grad_norm_ adds the same 1e-6
         torch._foreach_mul_([p.grad for p in job.module.parameters() if p.grad is not None], scale)
@@ -153,12 +136,26 @@ def _update(job: Job, state: TrainState, window: _Window) -> float:
     return norm
 
 
-def _summary(window: _Window) -> str:
+def _require_finite(job: Job, step: int, *, loss: float, gradient: float) -> None:
+    """Stop before the optimizers are called: a factor of 0 would not do, as 0 × NaN is NaN."""
+    for name, value in (("loss", loss), ("gradient", gradient)):
+        if not math.isfinite(value):
+            raise InputError(
+                f"the {name} of step {step} is {value}; this step was not made",
+                field="--learning_rate",
+                value=job.settings.learning_rate,
+                remedy="start anew with a lower rate, a longer warm-up or --precision fp32; from the weights of the "
+                "last checkpoint, if they are good, by --model_name_or_path",
+            )
+
+
+def _summary(window: Window) -> str:
     losses = [f"{name} {total / max(1, window.counts[name]):.3f}" for name, total in window.losses.items()]
     return ", ".join([*losses, f"{window.tokens / max(window.seconds, 1e-9):,.0f} tokens/s"])
 
 
-def _metrics(job: Job, state: TrainState, window: _Window, norm: float) -> dict[str, float]:
+def _metrics(job: Job, state: TrainState, norm: float) -> dict[str, float]:
+    window = state.window
     losses = {f"{name}_loss": total / max(1, window.counts[name]) for name, total in window.losses.items()}
     accuracies = {f"{name}_accuracy": hits / max(1, window.counts[name]) for name, hits in window.correct.items()}
     return {
@@ -176,6 +173,11 @@ def _metrics(job: Job, state: TrainState, window: _Window, norm: float) -> dict[
 
 def _note_best(state: TrainState, metrics: Mapping[str, float]) -> bool:
     """Note the held-out loss if it is the lowest so far, and return whether it is: the best is always saved."""
+    if not math.isfinite(metrics["loss"]):
+        raise InputError(
+            f"the held-out loss after step {state.step} is {metrics['loss']}",
+            remedy="start anew with a lower --learning_rate or a longer warm-up; earlier checkpoints are as they were",
+        )
     is_best = state.best_loss is None or metrics["loss"] < state.best_loss
     if is_best:
         state.best_step, state.best_loss = state.step, metrics["loss"]
@@ -194,7 +196,7 @@ def steps_that_fit(job: Job, minutes: float) -> int:
     with Progress("measuring", total=None, unit="steps") as progress:
         while len(seconds) < MEASURED_STEPS or sum(seconds) < MEASURED_SECONDS:
             began = time.perf_counter()
-            _update(trial, TrainState(step=len(seconds)), _Window())
+            _update(trial, TrainState(step=len(seconds)))
             seconds.append(time.perf_counter() - began)
             progress.advance()
     restore_generators(job.runtime, generators)

@@ -7,6 +7,7 @@ Next: log.py
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from accelerate import Accelerator
@@ -21,6 +22,7 @@ class Runtime:
     """The device and number format that training really got."""
 
     accelerator: Accelerator
+    precision: Literal["fp32", "bf16"]
 
     @property
     def device(self) -> torch.device:
@@ -30,8 +32,8 @@ class Runtime:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass in the chosen precision."""
-        context: AbstractContextManager[None] = self.accelerator.autocast()
-        return context
+        # Not accelerate's: its state is one for the whole process, so that a second run in it could not choose anew.
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
     def to_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the batch on the device."""
@@ -41,7 +43,7 @@ class Runtime:
         """Return device, precision and threads, for `run.json`."""
         return {
             "device": str(self.device),
-            "precision": "fp32" if self.accelerator.mixed_precision == "no" else self.accelerator.mixed_precision,
+            "precision": self.precision,
             "threads": torch.get_num_threads(),
             "cpu_count": os.cpu_count(),
         }
@@ -53,7 +55,7 @@ def start(settings: TrainSettings) -> Runtime:
     Raises:
         InputError: more than one process (which a later version will bring).
     """
-    accelerator = Accelerator(mixed_precision="no" if settings.precision == "fp32" else settings.precision)
+    accelerator = Accelerator(mixed_precision="no")
     if accelerator.num_processes > 1:
         raise InputError(
             "training in several processes is not there yet",
@@ -63,7 +65,7 @@ def start(settings: TrainSettings) -> Runtime:
             remedy="start `bertkit pretrain` without torchrun",
         )
     seed(settings.seed)
-    return Runtime(accelerator)
+    return Runtime(accelerator, settings.precision)
 
 
 def seed(number: int) -> None:

@@ -3,6 +3,7 @@
 In: flags or YAML.  Out: one frozen TrainSettings, checked.  Next: loop.py
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,12 +64,20 @@ class TrainSettings:
         rates = {"learning_rate": self.learning_rate, "muon_learning_rate": self.muon_learning_rate}
         lengths = {"num_train_epochs": self.num_train_epochs, "max_minutes": self.max_minutes}
         for name, number in {**rates, **lengths, "max_grad_norm": self.max_grad_norm}.items():
-            if number is not None and not number > 0:
+            if number is not None and not 0 < number < math.inf:
                 raise InputError("is not above 0", field=f"--{name}", value=number, expected="a number above 0")
+        for name, number in {"weight_decay": self.weight_decay, "adam_epsilon": self.adam_epsilon}.items():
+            if not 0 <= number < math.inf:
+                raise InputError("is not a number of 0 or more", field=f"--{name}", value=number, expected="0 or more")
+        for name, number in {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2}.items():
+            if not 0 <= number < 1:
+                raise InputError("is not a decay", field=f"--{name}", value=number, expected="0 ≤ decay < 1")
         shares = {"warmup_ratio": self.warmup_ratio, "final_learning_rate_ratio": self.final_learning_rate_ratio}
         for name, share in shares.items():
             if not 0 <= share <= 1:
                 raise InputError("is not a share", field=f"--{name}", value=share, expected="0 to 1")
+        if not 0 <= self.seed < 2**63:
+            raise InputError("is no seed", field="--seed", value=self.seed, expected="0 to 2⁶³ − 1")
         given = [f"--{name}" for name, value in {"max_steps": self.max_steps, **lengths}.items() if value is not None]
         if len(given) > 1:
             raise InputError("set the same thing", field=" and ".join(given), remedy="give one of them")

@@ -1,0 +1,263 @@
+"""The pre-training task: its losses, its batches by step number, and that a small model learns by it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from toy_run import toy_model_config, toy_tokenizer, write_store
+
+from bertkit.data.masking import MaskingSettings
+from bertkit.data.pairs import PairSettings
+from bertkit.data.store import open_parts
+from bertkit.model.heads import PretrainingModel
+from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix
+from bertkit.train import runtime
+from bertkit.train.log import MetricsLog
+from bertkit.train.loop import Job, StepBatches, train
+from bertkit.train.optimizer import build_optimizers
+from bertkit.train.settings import TrainSettings
+from bertkit.train.state import TrainState
+
+VOCABULARY = toy_tokenizer().vocabulary
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_store(tmp_path_factory.mktemp("task"))
+
+
+def source_of(store: Path, *, pairing: Any = "segment", batch_size: int = 8) -> PretrainingSource:
+    return PretrainingSource(
+        open_parts(store)["train"],
+        VOCABULARY,
+        PairSettings(pairing=pairing, max_seq_length=32),
+        MaskingSettings(),
+        seed=1,
+        batch_size=batch_size,
+        micro_batch_tokens=200,
+    )
+
+
+def loss_of(*, pairing: str = "segment", dropout: float = 0.1) -> PretrainingLoss:
+    torch.manual_seed(0)
+    return PretrainingLoss(PretrainingModel(toy_model_config(dropout=dropout), nsp=pairing != "none"))
+
+
+# --- the losses ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairing", ["segment", "sentence", "none"])
+def test_the_sums_are_the_models_own_losses_times_their_labels(store: Path, pairing: Any) -> None:
+    module = loss_of(pairing=pairing).eval()
+    for batch in source_of(store, pairing=pairing).step(0).micro_batches:
+        found = module(batch)
+        known = {name: tensor for name, tensor in batch.items() if name != "input_ids"}
+        output = module.model(batch["input_ids"], **known)
+        means = {"mlm": output.mlm_loss} | ({} if pairing == "none" else {"nsp": output.nsp_loss})
+        assert list(found.sums) == list(means)
+        for name, mean in means.items():
+            torch.testing.assert_close(found.sums[name] / found.counts[name], mean)
+        assert found.counts["mlm"] == len(batch["mlm_targets"])
+        assert found.correct["mlm"] == (output.mlm_logits.argmax(-1) == batch["mlm_targets"]).sum()
+
+
+@pytest.mark.parametrize("pairing", ["segment", "sentence", "none"])
+def test_the_labels_of_the_micro_batches_add_up_to_those_of_the_step(store: Path, pairing: Any) -> None:
+    module, source = loss_of(pairing=pairing), source_of(store, pairing=pairing)
+    for step in range(source.steps_of_epochs(1)):
+        batches = source.step(step)
+        total: Counter[str] = Counter()
+        for batch in batches.micro_batches:
+            total.update(module(batch).counts)
+        assert total == batches.counts
+
+
+@pytest.mark.parametrize("pairing", ["segment", "sentence", "none"])
+def test_every_parameter_gets_a_gradient(store: Path, pairing: Any) -> None:
+    module = loss_of(pairing=pairing)
+    for batch in source_of(store, pairing=pairing).step(0).micro_batches:
+        torch.stack(list(module(batch).sums.values())).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_without_pairs_there_is_no_pooler_and_no_next_sentence_head(store: Path) -> None:
+    names = {name for name, _ in loss_of(pairing="none").named_parameters()}
+    assert not any("pooler" in name or "nsp" in name for name in names)
+    assert "next_sentence_label" not in source_of(store, pairing="none").step(0).micro_batches[0]
+
+
+def test_dropout_changes_the_output_in_training_only(store: Path) -> None:
+    module, batch = loss_of(), source_of(store).step(0).micro_batches[0]
+    with torch.no_grad():
+        module.train()
+        assert module(batch).sums["mlm"] != module(batch).sums["mlm"]
+        module.eval()
+        assert module(batch).sums["mlm"] == module(batch).sums["mlm"]
+
+
+def test_muon_gets_exactly_the_matrices_inside_the_layers() -> None:
+    module = loss_of()
+    inside = {
+        f"model.encoder.layers.{layer}.{name}.weight"
+        for layer in range(2)
+        for name in ("attention.query_key_value", "attention.output", "intermediate", "output")
+    }
+    assert {name for name, _ in module.named_parameters() if is_layer_matrix(name)} == inside
+    assert all(module.get_parameter(name).ndim == 2 for name in inside)
+
+
+# --- learning ------------------------------------------------------------------------------------------------------
+
+
+class Repeated:
+    """The same batches each step."""
+
+    def __init__(self, batches: StepBatches) -> None:
+        self.batches = batches
+
+    def step(self, step: int) -> StepBatches:
+        return self.batches
+
+    def state(self) -> dict[str, object]:
+        return {}
+
+
+def trained(module: nn.Module, batches: StepBatches, folder: Path, **values: Any) -> list[dict[str, float]]:
+    """Train by the loop itself; return what it logged."""
+    settings = TrainSettings(**{"warmup_ratio": 0.1, "log_every": 1, "learning_rate": 5e-3, **values})
+    log = MetricsLog(folder, after_step=0, report_to="none")
+    rows: list[dict[str, float]] = []
+    log.write = lambda kind, step, values: rows.append(values)  # type: ignore[method-assign, assignment]
+    job = Job(
+        module=module,
+        source=Repeated(batches),
+        optimizers=build_optimizers(module, settings, is_layer_matrix=is_layer_matrix),
+        settings=settings,
+        max_steps=settings.max_steps or 0,
+        runtime=runtime.start(settings),
+        log=log,
+        evaluate=lambda step: {"loss": 0.0},
+        save=lambda state: None,
+        eval_every=10**6,
+        save_every=10**6,
+    )
+    train(job, TrainState())
+    return rows
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("pairing", ["segment", "none"])
+def test_a_small_set_is_learnt_by_heart(store: Path, tmp_path: Path, optimizer: str, pairing: Any) -> None:
+    batches = source_of(store, pairing=pairing).step(0)
+    rows = trained(
+        loss_of(pairing=pairing, dropout=0.0), batches, tmp_path, max_steps=60, optimizer=optimizer, weight_decay=0.0
+    )
+    assert rows[0]["mlm_loss"] == pytest.approx(np.log(VOCABULARY.size), abs=0.3)
+    assert rows[-1]["mlm_loss"] < 0.3 * rows[0]["mlm_loss"]
+    assert rows[-1]["mlm_accuracy"] > 0.9
+
+
+def separable(rows: int) -> StepBatches:
+    """Pairs whose B is Chinese where it follows A, and English where it is random; nothing is masked."""
+    chinese = [VOCABULARY.ids[token] for token in "明月春风江楼青山"]
+    english = [VOCABULARY.ids[token] for token in ("moon", "wind", "tower", "hill", "sees", "one", "the", "a")]
+    generator = np.random.default_rng(0)
+    labels = np.arange(rows) % 2
+    ids = np.full((rows, 11), VOCABULARY.sep_id)
+    ids[:, 0] = VOCABULARY.cls_id
+    ids[:, 1:5] = generator.choice(chinese + english, (rows, 4))
+    ids[:, 6:10] = np.where(
+        labels[:, None] == 0, generator.choice(chinese, (rows, 4)), generator.choice(english, (rows, 4))
+    )
+    types = np.broadcast_to((np.arange(11) > 5).astype(np.int64), ids.shape).copy()
+    nothing = torch.zeros(0, dtype=torch.int64)
+    batch: dict[str, Tensor] = {
+        "input_ids": torch.from_numpy(ids),
+        "token_type_ids": torch.from_numpy(types),
+        "mlm_positions": nothing,
+        "mlm_targets": nothing,
+        "next_sentence_label": torch.from_numpy(labels),
+    }
+    return StepBatches([batch], {"mlm": 0, "nsp": rows}, epoch=0, tokens=ids.size, slots=ids.size)
+
+
+def test_next_sentences_that_can_be_told_apart_are(tmp_path: Path) -> None:
+    module = loss_of(dropout=0.1)
+    trained(module, separable(64), tmp_path, max_steps=40)
+    batches = separable(256)
+    with torch.no_grad():
+        found = module.eval()(batches.micro_batches[0])
+    assert found.correct["nsp"].item() / 256 > 0.99
+
+
+# --- the source ----------------------------------------------------------------------------------------------------
+
+
+def rows_of(batches: StepBatches) -> int:
+    return sum(len(batch["input_ids"]) for batch in batches.micro_batches)
+
+
+@pytest.mark.parametrize("pairing", ["segment", "none"])
+def test_every_row_of_an_epoch_comes_once_and_the_last_batch_is_short(store: Path, pairing: Any) -> None:
+    source = source_of(store, pairing=pairing)
+    steps, start = source.steps_of_epochs(1), 0
+    for epoch in (0, 1):
+        number = len(source.table(epoch))
+        steps = -(-number // 8)
+        batches = [source.step(start + step) for step in range(steps)]
+        assert [rows_of(batch) for batch in batches] == [8] * (number // 8) + [number % 8] * bool(number % 8)
+        assert {batch.epoch for batch in batches} == {epoch}
+        start += steps
+    assert source.step(start).epoch == 2
+
+
+def test_a_step_is_a_function_of_its_number_only(store: Path) -> None:
+    forwards, backwards = source_of(store), source_of(store)
+    steps = range(30)
+    seen = {step: forwards.step(step) for step in steps}
+    for step in reversed(steps):
+        for mine, other in zip(backwards.step(step).micro_batches, seen[step].micro_batches, strict=True):
+            assert all(torch.equal(mine[name], other[name]) for name in other)
+
+
+def test_the_next_epoch_has_other_pairs_and_masks(store: Path) -> None:
+    source = source_of(store, batch_size=10**6)
+    first, second = (source.step(epoch).micro_batches[0]["input_ids"] for epoch in (0, 1))
+    assert first.shape != second.shape or not torch.equal(first, second)
+
+
+def test_a_resumed_source_builds_no_epoch_that_is_over(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = source_of(store)
+    expected = first.step(30)
+    again = source_of(store)
+    again.epoch_starts = list(first.state()["epoch_starts"])
+    asked: list[int] = []
+    table = PretrainingSource.table
+    monkeypatch.setattr(PretrainingSource, "table", lambda self, epoch: asked.append(epoch) or table(self, epoch))
+    found = again.step(30)
+    assert set(asked) == {expected.epoch} == {2}
+    assert torch.equal(found.micro_batches[0]["input_ids"], expected.micro_batches[0]["input_ids"])
+
+
+def test_epochs_become_steps(store: Path) -> None:
+    source = source_of(store)
+    first, second = (-(-len(source.table(epoch)) // 8) for epoch in (0, 1))
+    assert source.steps_of_epochs(1) == first
+    assert source.steps_of_epochs(2) == first + second
+    assert source.steps_of_epochs(0.5) == -(-first // 2)
+    assert source.steps_of_epochs(1.5) == first + -(-second // 2)
+    assert source.steps_of_epochs(1e-9) == 1
+
+
+def test_tokens_and_slots_are_counted(store: Path) -> None:
+    batches = source_of(store).step(0)
+    masks = [batch.get("attention_mask", torch.ones_like(batch["input_ids"])) for batch in batches.micro_batches]
+    assert batches.tokens == sum(int(mask.sum()) for mask in masks)
+    assert batches.slots == sum(mask.numel() for mask in masks)
+    assert batches.counts["nsp"] == 8

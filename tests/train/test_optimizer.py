@@ -1,0 +1,227 @@
+"""AdamW and Muon against references, the groups of parameters, and the state on its way to disk and back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertkit.train import optimizer as room
+from bertkit.train.optimizer import (
+    MUON_MOMENTUM,
+    Muon,
+    build_optimizers,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    orthogonalise,
+    set_rates,
+)
+from bertkit.train.settings import TrainSettings
+
+SHAPES = [(8, 8), (24, 8), (8, 24), (5, 3), (64, 16), (1, 9)]
+
+
+class Net(nn.Module):
+    """Layers of two shapes, a LayerNorm, an embedding, a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 24), nn.Linear(24, 8)])
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 2)
+
+
+def is_layer_matrix(name: str) -> bool:
+    return name.startswith("layers.") and name.endswith("weight")
+
+
+def net(seed: int = 0) -> Net:
+    torch.manual_seed(seed)
+    return Net()
+
+
+def with_gradients(module: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def names_of(module: nn.Module, group: dict[str, Any]) -> set[str]:
+    by_id = {id(parameter): name for name, parameter in module.named_parameters()}
+    return {by_id[id(parameter)] for parameter in group["params"]}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_an_orthogonalised_matrix_has_singular_values_near_one(shape: tuple[int, int], scale: float) -> None:
+    torch.manual_seed(0)
+    left, values, right = torch.linalg.svd(torch.randn(6, *shape), full_matrices=False)
+    values = torch.logspace(0, -2, values.size(1)).expand(6, -1)  # from the longest to a hundredth of it
+    found = torch.linalg.svdvals(orthogonalise(scale * left @ torch.diag_embed(values) @ right))
+    assert found.min() > 0.6
+    assert found.max() < 1.3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_orthogonalising_keeps_the_singular_vectors(shape: tuple[int, int]) -> None:
+    torch.manual_seed(1)
+    [matrix] = given = torch.randn(1, *shape)
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    inside = left.T @ orthogonalise(given)[0] @ right.T
+    torch.testing.assert_close(inside, torch.diag(torch.diag(inside)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_matrices_orthogonalised_together_are_those_orthogonalised_alone(shape: tuple[int, int]) -> None:
+    torch.manual_seed(2)
+    together = torch.randn(5, *shape)
+    alone = torch.cat([orthogonalise(matrix[None]) for matrix in together])
+    torch.testing.assert_close(orthogonalise(together), alone, atol=1e-5, rtol=0)
+
+
+def test_a_gradient_of_zero_stays_zero() -> None:
+    assert torch.equal(orthogonalise(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
+
+
+def muon_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:
+    """Muon for one matrix, in float64, as its paper has it."""
+    weight, momentum = weight.double(), torch.zeros(weight.shape, dtype=torch.float64)
+    for gradient in gradients:
+        gradient = gradient.double()
+        momentum = MUON_MOMENTUM * momentum + (1 - MUON_MOMENTUM) * gradient
+        x = (1 - MUON_MOMENTUM) * gradient + MUON_MOMENTUM * momentum
+        x = x / (x.pow(2).sum().sqrt() + 1e-7)
+        for _ in range(5):
+            gram = x @ x.T if x.shape[0] <= x.shape[1] else None
+            if gram is not None:
+                x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+            else:
+                gram = x.T @ x
+                x = 3.4445 * x + x @ (-4.775 * gram + 2.0315 * gram @ gram)
+        step = rate * max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
+        weight = weight - rate * decay * weight - step * x
+    return weight.float()
+
+
+def test_muon_makes_the_steps_written_out_by_hand() -> None:
+    module = net()
+    matrices = {name: p for name, p in module.named_parameters() if is_layer_matrix(name)}
+    before = {name: p.detach().clone() for name, p in matrices.items()}
+    seen: dict[str, list[Tensor]] = {name: [] for name in matrices}
+    muon = Muon(matrices.values(), lr=0.05, weight_decay=0.1)
+    for seed in range(3):
+        with_gradients(module, seed)
+        for name, parameter in matrices.items():
+            seen[name].append(parameter.grad.clone())
+        muon.step()
+    for name, parameter in matrices.items():
+        expected = muon_by_hand(before[name], seen[name], rate=0.05, decay=0.1)
+        torch.testing.assert_close(parameter.detach(), expected, atol=1e-5, rtol=0)
+
+
+def test_muon_passes_over_a_matrix_without_a_gradient() -> None:
+    first, second = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    muon = Muon([first, second], lr=0.1, weight_decay=0.5)
+    first.grad = torch.eye(2)
+    muon.step()
+    assert torch.equal(second, torch.ones(2, 2))
+    assert not torch.equal(first, torch.ones(2, 2))
+
+
+def test_muon_has_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
+    module = net()
+    adamw, muon = build_optimizers(module, TrainSettings(optimizer="muon"), is_layer_matrix=is_layer_matrix)
+    assert names_of(module, muon.param_groups[0]) == {f"layers.{n}.weight" for n in range(4)}
+    rest = names_of(module, adamw.param_groups[0]) | names_of(module, adamw.param_groups[1])
+    assert rest == {name for name, _ in module.named_parameters()} - names_of(module, muon.param_groups[0])
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_biases_and_layer_norms_have_no_decay(kind: Any) -> None:
+    module = net()
+    optimizers = build_optimizers(
+        module, TrainSettings(optimizer=kind, weight_decay=0.3), is_layer_matrix=is_layer_matrix
+    )
+    without = {"norm.weight", "norm.bias", "head.bias", *(f"layers.{n}.bias" for n in range(4))}
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        names = names_of(module, group)
+        assert group["weight_decay"] == (0.0 if names & without else 0.3)
+        assert names <= without or not names & without
+
+
+def test_adamw_alone_makes_the_steps_of_torchs_adamw() -> None:
+    ours, theirs = net(), net()
+    settings = TrainSettings(learning_rate=0.01, weight_decay=0.2, adam_beta1=0.8, adam_beta2=0.95, adam_epsilon=1e-6)
+    [adamw] = build_optimizers(ours, settings, is_layer_matrix=is_layer_matrix)
+    reference = torch.optim.AdamW(
+        [
+            {"params": [p for p in theirs.parameters() if p.ndim > 1], "weight_decay": 0.2},
+            {"params": [p for p in theirs.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+        ],
+        lr=0.01,
+        betas=(0.8, 0.95),
+        eps=1e-6,
+    )
+    for seed in range(4):
+        for module, optimizer in ((ours, adamw), (theirs, reference)):
+            with_gradients(module, seed)
+            optimizer.step()
+    for mine, their in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, their, atol=1e-6, rtol=1e-6)
+
+
+def test_a_frozen_parameter_is_in_no_group() -> None:
+    module = net()
+    module.embedding.weight.requires_grad_(False)
+    [adamw] = build_optimizers(module, TrainSettings(), is_layer_matrix=is_layer_matrix)
+    assert "embedding.weight" not in set().union(*(names_of(module, group) for group in adamw.param_groups))
+
+
+def test_the_schedule_multiplies_each_peak() -> None:
+    settings = TrainSettings(optimizer="muon", learning_rate=0.004, muon_learning_rate=0.03)
+    adamw, muon = optimizers = build_optimizers(net(), settings, is_layer_matrix=is_layer_matrix)
+    for factor in (0.5, 1.0, 0.25):  # from the peak each time, not from the last rate
+        set_rates(optimizers, factor)
+        assert [group["lr"] for group in adamw.param_groups] == [0.004 * factor] * 2
+        assert [group["lr"] for group in muon.param_groups] == [0.03 * factor]
+
+
+def after_steps(kind: Any, steps: range, *, start: Callable[[Net, list[torch.optim.Optimizer]], None]) -> Any:
+    module = net()
+    optimizers = build_optimizers(module, TrainSettings(optimizer=kind), is_layer_matrix=is_layer_matrix)
+    start(module, optimizers)
+    for seed in steps:
+        with_gradients(module, seed)
+        for optimizer in optimizers:
+            optimizer.step()
+    return module, optimizers
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_moments_put_back_go_on_to_the_last_bit(kind: Any) -> None:
+    module, optimizers = after_steps(kind, range(3), start=lambda *_: None)
+    kept = [{name: t.clone() for name, t in optimizer_tensors(optimizer).items()} for optimizer in optimizers]
+    weights = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    assert [set(tensors) for tensors in kept] == [set(optimizer_tensors(optimizer)) for optimizer in optimizers]
+
+    def restored(module: Net, optimizers: list[torch.optim.Optimizer]) -> None:
+        module.load_state_dict(weights)
+        for optimizer, tensors in zip(optimizers, kept, strict=True):
+            load_optimizer_tensors(optimizer, tensors)
+            for name, tensor in optimizer_tensors(optimizer).items():
+                assert tensor.dtype == tensors[name].dtype
+                assert torch.equal(tensor, tensors[name])
+
+    straight, _ = after_steps(kind, range(6), start=lambda *_: None)
+    resumed, _ = after_steps(kind, range(3, 6), start=restored)
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters(), resumed.parameters(), strict=True))
+
+
+def test_the_rates_stay_those_of_the_running_optimizer() -> None:
+    _, [old] = after_steps("adamw", range(1), start=lambda *_: None)
+    [new] = build_optimizers(net(), TrainSettings(learning_rate=0.5), is_layer_matrix=is_layer_matrix)
+    load_optimizer_tensors(new, optimizer_tensors(old))
+    assert [group["lr"] for group in new.param_groups] == [0.5, 0.5]
+    assert all(group[room.PEAK_RATE] == 0.5 for group in new.param_groups)

@@ -1,0 +1,68 @@
+"""TrainSettings: what is refused, by the name of its flag."""
+
+import math
+from typing import Any
+
+import pytest
+
+from bertkit.errors import InputError
+from bertkit.train.settings import TrainSettings
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["batch_size", "micro_batch_tokens", "log_every", "save_total_limit", "max_steps", "eval_every", "save_every"],
+)
+def test_a_count_below_one_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=rf"--{name}: is not a positive number\n  value: 0\n  expected: 1 or more"):
+        TrainSettings(**{name: 0})
+    assert vars(TrainSettings(**{name: 1}))[name] == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["learning_rate", "muon_learning_rate", "num_train_epochs", "max_minutes", "max_grad_norm"]
+)
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_a_rate_or_length_must_be_above_zero_and_finite(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"--{name}: is not above 0\n  value: {value}"):
+        TrainSettings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["weight_decay", "adam_epsilon"])
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+def test_a_decay_or_epsilon_below_zero_is_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"--{name}: is not a number of 0 or more\n  value: {value}"):
+        TrainSettings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["adam_beta1", "adam_beta2"])
+@pytest.mark.parametrize("value", [-0.1, 1.0, math.nan])
+def test_a_decay_of_adam_must_be_below_one(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"--{name}: is not a decay\n  value: {value}\n  expected: 0 ≤ decay < 1"):
+        TrainSettings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["warmup_ratio", "final_learning_rate_ratio"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+def test_a_share_must_lie_between_zero_and_one(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"--{name}: is not a share\n  value: {value}\n  expected: 0 to 1"):
+        TrainSettings(**{name: value})
+
+
+@pytest.mark.parametrize("value", [-1, 2**63])
+def test_a_seed_that_torch_could_not_take_is_refused(value: int) -> None:
+    with pytest.raises(InputError, match=f"--seed: is no seed\n  value: {value}"):
+        TrainSettings(seed=value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"max_steps": 5, "max_minutes": 1.0}, "--max_steps and --max_minutes"),
+        ({"num_train_epochs": 2.0, "max_minutes": 1.0}, "--num_train_epochs and --max_minutes"),
+        ({"max_steps": 5, "num_train_epochs": 2.0}, "--max_steps and --num_train_epochs"),
+    ],
+)
+def test_the_length_of_a_run_is_given_once(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=f"{named}: set the same thing\n  what to do: give one of them"):
+        TrainSettings(**given)
