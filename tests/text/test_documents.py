@@ -1,10 +1,12 @@
 """Raw text → documents: nothing is lost, nothing is guessed without a word, every fault has its place."""
 
 import gzip
+import io
 import json
 import lzma
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import InputError, InputErrors
 from bertkit.text.documents import CorpusSettings, Document, ReadingReport, part_of, read_documents
+from bertkit.text.encodings import decoded_lines
 
 ZH = "明月几时有？把酒问青天。"
 EN = "The rain had ceased. The settlement awoke."
@@ -380,7 +383,7 @@ def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
             f"{ZH}\n".encode() + "春早\n".encode("gb18030"),
             r"x\.txt:2: byte 1 .*not UTF-8\n  value: '0xB4'(.|\n)*iconv -f GB18030",
         ),
-        (b"caf\xe9 au lait\n", r"x\.txt:1: byte 4 .*\n  value: '0xE9'(.|\n)*Latin-1(.|\n)*iconv -f WINDOWS-1252"),
+        (b"caf\xe9 au lait\n", r"x\.txt:1: byte 4 .*\n  value: '0xE9'(.|\n)*Latin-1(.|\n)*iconv -f CP1252"),
         (
             "明月几时".encode() + b"\xff" + "有\n".encode(),
             r"byte 13 of the line(.|\n)*0xFF(.|\n)*mend or remove this byte",
@@ -419,25 +422,110 @@ def test_a_damaged_archive_is_an_error_and_not_a_shorter_text(tmp_path: Path, co
 def test_a_line_without_end_is_an_error_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertkit.text.readers.LINE_LIMIT", 2**20)
+    monkeypatch.setattr("bertkit.text.encodings.LINE_LIMIT", 2**20)
     bomb = write(tmp_path / "bomb.txt.gz", gzip.compress(b"x" * 2**21))
     with pytest.raises(InputError, match=r"bomb\.txt\.gz:1: a line of more than 1 MiB"):
         read(bomb, "lines")
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "csv.gz"])
-def test_a_format_of_a_later_day_is_refused_with_the_list_of_what_can_be_read(tmp_path: Path, ending: str) -> None:
-    message = r"cannot be read yet(.|\n)*lines, sentences, paragraphs, jsonl, wikitext, chinese-poetry"
-    path = write(tmp_path / f"x.{ending}", "text\nx\n")
+# ---- encodings
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "encoding", ["gb18030", "GBK", "utf-16", "UTF-16-LE", "utf-16-be", "utf-32", "utf-7", "hz", "utf-8-sig", "utf8"]
+)
+def test_a_named_encoding_gives_the_same_documents(tmp_path: Path, encoding: str, end: str) -> None:
+    content = end.join([ZH, EN, "", ZH[:3], ""]).encode(encoding)
+    documents, report = read(write(tmp_path / "x.txt", content), "lines", encoding=encoding)
+    assert [(d.id, d.text) for d in documents] == [("x.txt:1", ZH), ("x.txt:2", EN), ("x.txt:4", ZH[:3])]
+    assert report.lines.dropped == {"blank line": 1}
+    assert report.changed["byte order mark taken off"] == (encoding in ("utf-16", "utf-32", "utf-8-sig"))
+    assert texts(write(tmp_path / "x.txt.gz", gzip.compress(content)), "lines", encoding=encoding) == [ZH, EN, ZH[:3]]
+
+
+@given(
+    text=st.text(st.characters(codec="utf-8", exclude_characters="\0\r\ufeff\ufffe"), max_size=400),
+    encoding=st.sampled_from(["utf-8", "gb18030", "utf-16", "utf-16-le", "utf-32-be"]),
+    piece=st.integers(4, 11),
+)
+def test_lines_of_any_encoding_are_the_lines_of_the_text(
+    tmp_path_factory: pytest.TempPathFactory, text: str, encoding: str, piece: int
+) -> None:
+    from bertkit.text import encodings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encodings, "PIECE", piece)
+        stream = io.BytesIO(text.encode(encoding))
+        lines = [line for _, line in decoded_lines(stream, Path("x"), encoding=encoding, changed=Counter())]
+    assert lines == text.removesuffix("\n").split("\n") if text else lines in ([], [""])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "gb18030"])
+def test_the_mark_of_an_encoding_vanishes_and_is_counted(tmp_path: Path, encoding: str) -> None:
+    documents, report = read(write(tmp_path / "x.txt", ("\ufeff" + ZH).encode(encoding)), "lines", encoding=encoding)
+    assert documents[0].text == ZH
+    assert report.changed == {"byte order mark taken off": 1}
+
+
+def test_latin_1_keeps_every_byte(tmp_path: Path) -> None:
+    letters = "".join(chr(code) for code in range(0xA1, 0x100))
+    assert texts(write(tmp_path / "x.txt", f"café {letters}\n".encode("latin-1")), encoding="latin-1") == [
+        f"café {letters}"
+    ]
+
+
+def test_the_guess_and_the_records_heed_the_encoding(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "春早。\n柳丝无力。\n\n日暖。\n".encode("gb18030"))
+    assert [d.sentences for d in read(path, encoding="gb18030")[0]] == [("春早。", "柳丝无力。"), ("日暖。",)]
+    path = write(tmp_path / "x.jsonl", f'{{"text": "{ZH}"}}\n'.encode("utf-16"))
+    assert texts(path, encoding="utf-16") == [ZH]
+    path = write(tmp_path / "x.csv", f"text\n{ZH}\n".encode("utf-16"))
+    assert texts(path, encoding="utf-16") == [ZH]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (b"sound\n\xb4\xba\xd4\xe7\xff\n", "gb18030", r"x\.txt:2: byte 5 .*not GB18030\n  value: '0xFF'"),
+        (f"a\n{ZH[:5]}\n".encode(), "gb18030", "the line is UTF-8: leave --encoding out"),
+        (b"a\xff\n", "ascii", "byte 2 of the line is not ASCII(.|\n)*name the encoding of the file"),
+        (b"a\0b\0\n\0\x00\xd8c\0", "utf-16-le", r"x\.txt:2: byte 7 of the file is not UTF-16-LE"),
+        (b"a\0b\0\n\0c", "utf-16-le", r"x\.txt:2: byte 7 of the file is not UTF-16-LE"),
+        (b"a\0b\0\n\0x\0\0\0", "utf-16-le", r"x\.txt:2: character 2 of the line is NUL"),
+        (b"a\0b\0", "utf-16", r"x\.txt: has no byte order mark(.|\n)*--encoding utf-16-le"),
+        (b"\xff\xfea\0", "utf-16-be", "begins with the byte order mark of the other order"),
+        (b"\xff\xfea\0", "latin-1", "is UTF-16(.|\n)*--encoding utf-16"),
+        (b"\xef\xbb\xbfa", "gb18030", "is UTF-8 .*mark(.|\n)*leave --encoding out"),
+        (b"PK\x03\x04", "utf-16-le", "it is a zip archive"),
+        (b"a\n", "gb18031", "--encoding: is no encoding of text\n  value: 'gb18031'(.|\n)*did you mean gb18030"),
+        (b"a\n", "base64", "--encoding: is no encoding of text"),
+        (b"a\n", "idna", "--encoding: is no encoding of text"),
+        (b"a\n", "a\0b", "--encoding: is no encoding of text"),
+    ],
+)
+def test_what_is_not_of_the_named_encoding_is_an_error_with_its_place(
+    tmp_path: Path, content: bytes, encoding: str, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
-        read(path)
-    with pytest.raises(InputError, match=message):
-        read(path, ending.removesuffix(".gz"))
+        read(write(tmp_path / "x.txt", content), "lines", encoding=encoding)
+
+
+def test_a_line_without_end_is_an_error_in_wide_encodings_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertkit.text.encodings.LINE_LIMIT", 2**20)
+    bomb = write(tmp_path / "bomb.txt.gz", gzip.compress(b"x\0" * 2**21))
+    with pytest.raises(InputError, match=r"bomb\.txt\.gz:1: a line of more than 1 MiB"):
+        read(bomb, "lines", encoding="utf-16-le")
+
+
+def test_curly_quotes_ellipses_and_invisible_characters_pass_unchanged(tmp_path: Path) -> None:
+    lines = ["他说“好”……", "这是\ufffd一句\u200b话", "soft\u00adhyphen", "NA", "null", "007"]
+    assert texts(write(tmp_path / "x.txt", "\n".join(lines)), "lines") == lines
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--format: is no format\n  value: 'poems'"):
-        read(write(tmp_path / "x.txt", ZH), "poems")
+    with pytest.raises(InputError, match=r"--format: is no format\n  value: 'parket'(.|\n)*did you mean parquet"):
+        read(write(tmp_path / "x.txt", ZH), "parket")
 
 
 # ---- broken records
@@ -452,6 +540,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
             '{"body": "x"}',
             r"a\.jsonl:2: text: the field is missing(.|\n)*fields that stand here: body(.|\n)*--text_column",
         ),
+        ('{"txet": "x"}', r"a\.jsonl:2: text: the field is missing(.|\n)*did you mean txet"),
         ('{"text": 3}', r"a\.jsonl:2: text: the field holds a number"),
         ('{"text": null}', "the field holds null"),
         ('{"text": "\\ud800"}', r"a\.jsonl:2: text: character 1 is half of a surrogate pair"),

@@ -1,25 +1,46 @@
 """Raw text → documents, every line and record accounted for.
 
 In: `--input_file` and `--format`.  Out: an iterator of Documents and a ReadingReport.  Next: sentences.py
-(A file's compression, line ends and encoding: readers.py; JSON and the user's functions: records.py)
+(A file's compression, line ends and encoding: readers.py; JSON and the user's functions: records.py; csv, tsv and
+Parquet: tables.py)
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
 from bertkit.console import say
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 from bertkit.options import option
+from bertkit.text.encodings import codec_name
 from bertkit.text.readers import Source, find_sources, guess_text_format, read_lines
-from bertkit.text.records import Document, join_lines, jsonl_documents, load_function, own_documents, poetry_documents
+from bertkit.text.records import (
+    BLANK,
+    Document,
+    Item,
+    join_lines,
+    jsonl_documents,
+    load_function,
+    own_documents,
+    poetry_documents,
+)
+from bertkit.text.tables import csv_documents, parquet_documents, tsv_documents
 
 __all__ = ["CorpusSettings", "Document", "ReadingReport", "UnitCount", "part_of", "read_documents"]
 
-BLANK, EMPTY, IN_ERROR = "blank line", "empty text", "in error"  # reasons why a line or record is not kept
-LATER = ("csv", "tsv", "parquet")  # known formats that cannot be read yet
+EMPTY, IN_ERROR = "empty text", "in error"  # reasons, beside BLANK, why a line or record is not kept
+BY_ENDING = {
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "json": "chinese-poetry",
+    "csv": "csv",
+    "tsv": "tsv",
+    "tab": "tsv",
+    "parquet": "parquet",
+}
 
 
 @dataclass(frozen=True)
@@ -31,12 +52,19 @@ class CorpusSettings:
     )
     format: str = option(
         "auto",
-        help="auto, lines, sentences, paragraphs, jsonl, wikitext, chinese-poetry, or package.module:function, "
-        "a function from a path to an iterator of Documents, texts or lists of sentences",
+        help="auto, lines, sentences, paragraphs, jsonl, csv, tsv, parquet, wikitext, chinese-poetry, or "
+        "package.module:function, a function from a path to an iterator of Documents, texts or lists of sentences",
     )
-    text_column: str | None = option(None, help="field of the text in jsonl (none: text, else the first string field)")
+    encoding: str = option("utf-8", help="encoding of the text files, as Python names it: gb18030, utf-16, latin-1, …")
+    text_column: str | None = option(
+        None, help="field or column of the text, in csv and tsv also its number (none: text, else the first with text)"
+    )
+    column_names: str | None = option(None, help="names of the columns of a csv or tsv without header, comma separated")
     wikitext_unit: Literal["document", "line"] = option("document", help="what a document of wikitext is")
     sentence_end: str | None = option(None, help="characters that end a sentence (none: by the rules of the language)")
+    language: str | None = option(
+        None, help="language whose rules split sentences, by its code: de, ja, hi, … (none: Chinese and English)"
+    )
 
 
 @dataclass
@@ -55,7 +83,7 @@ class UnitCount:
 
 @dataclass
 class ReadingReport:
-    """What became of every line (text formats) and record (jsonl, chinese-poetry, a user's function).
+    """What became of every line (text formats) and record (jsonl, tables, chinese-poetry, a user's function).
 
     A blank line is dropped with the reason "blank line", also where it ends a document.
     """
@@ -104,12 +132,13 @@ def read_documents(settings: CorpusSettings, report: ReadingReport) -> Iterator[
     and raised together when the last file has been read.
 
     Raises:
-        InputError: no text, an unknown format; a file that cannot be read, is no UTF-8 text or has no document in it;
-            a record that is broken or has no text.
+        InputError: no text, an unknown format or encoding; a file that cannot be read, is no text of the encoding or
+            has no document in it; a record that is broken or has no text.
     """
+    codec_name(settings.encoding)  # asked before any file is
     plan: list[tuple[Source, Reader]] = []
     guesses: dict[tuple[str, str], list[str]] = {}
-    for source in find_sources(settings.input_file):
+    for source in find_sources(settings.input_file, encoding=settings.encoding):
         name = settings.format
         try:
             if name == "auto":
@@ -140,7 +169,11 @@ def _documents_of(
             report.add_problem(problem)
         if (report.documents, report.num_problems) == before:
             report.add_problem(
-                InputError("holds no document: only blank lines or empty texts", file=source.path, remedy="remove it")
+                InputError(
+                    "holds no document: only blank lines or empty texts, or a header alone",
+                    file=source.path,
+                    remedy="remove it",
+                )
             )
     if report.num_problems:
         raise InputErrors(report.problems, total=report.num_problems)
@@ -150,19 +183,11 @@ def _guess_format(source: Source) -> tuple[str, str]:
     """The format of a file by its name, or by its first lines, and the reason."""
     name = source.plain_name
     ending = name.rpartition(".")[2]
-    if ending in ("jsonl", "ndjson"):
-        return "jsonl", f"by its name, .{ending}"
-    if ending == "json":
-        return "chinese-poetry", "by its name, .json"
-    if ending in LATER:
-        raise InputError(f"is {ending}, which cannot be read yet", file=source.path, expected=_readable())
+    if ending in BY_ENDING:
+        return BY_ENDING[ending], f"by its name, .{ending}"
     if "wikitext" in name or (name.startswith("wiki") and ending == "tokens"):
         return "wikitext", "by its name"
     return guess_text_format(source)
-
-
-def _readable() -> str:
-    return f"one of {', '.join(FORMATS)}, or package.module:function"
 
 
 def _reader(name: str) -> Reader:
@@ -170,8 +195,10 @@ def _reader(name: str) -> Reader:
     if name in FORMATS:
         return FORMATS[name]
     if ":" not in name:
-        problem = "cannot be read yet" if name in LATER else "is no format"
-        raise InputError(problem, field="--format", value=name, expected=_readable())
+        expected = f"one of {', '.join(FORMATS)}, or package.module:function"
+        near = get_close_matches(name, FORMATS, n=1, cutoff=0.6)
+        remedy = f"did you mean {near[0]}?" if near else None
+        raise InputError("is no format", field="--format", value=name, expected=expected, remedy=remedy)
     function = load_function(name)
     return lambda source, settings, report: _counted(
         own_documents(function, name, source, changed=report.changed), report
@@ -268,13 +295,30 @@ def _chinese_poetry(source: Source, settings: CorpusSettings, report: ReadingRep
     return _counted(poetry_documents(source, changed=report.changed), report)
 
 
-def _counted(items: Iterable[Document | InputError | None], report: ReadingReport) -> Iterator[Document]:
+def _csv(source: Source, settings: CorpusSettings, report: ReadingReport) -> Iterator[Document]:
+    """A row is a document; the first row names the columns."""
+    column, names = settings.text_column, settings.column_names
+    return _counted(csv_documents(source, text_column=column, column_names=names, changed=report.changed), report)
+
+
+def _tsv(source: Source, settings: CorpusSettings, report: ReadingReport) -> Iterator[Document]:
+    """A line is a document; the first line names the columns."""
+    column, names = settings.text_column, settings.column_names
+    return _counted(tsv_documents(source, text_column=column, column_names=names, changed=report.changed), report)
+
+
+def _parquet(source: Source, settings: CorpusSettings, report: ReadingReport) -> Iterator[Document]:
+    """A row is a document."""
+    return _counted(parquet_documents(source, text_column=settings.text_column), report)
+
+
+def _counted(items: Iterable[Item], report: ReadingReport) -> Iterator[Document]:
     """The documents among the items; everything else is counted, and problems are noted."""
     counts = report.records
     for item in items:
         counts.read += 1
-        if item is None:
-            counts.dropped[BLANK] += 1
+        if isinstance(item, str):
+            counts.dropped[item] += 1
         elif isinstance(item, InputError):
             counts.dropped[IN_ERROR] += 1
             report.add_problem(item)
@@ -290,6 +334,9 @@ FORMATS: dict[str, Reader] = {
     "sentences": _sentences,
     "paragraphs": _paragraphs,
     "jsonl": _jsonl,
+    "csv": _csv,
+    "tsv": _tsv,
+    "parquet": _parquet,
     "wikitext": _wikitext,
     "chinese-poetry": _chinese_poetry,
 }

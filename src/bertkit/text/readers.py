@@ -1,6 +1,7 @@
-"""Files on a disk → lines of text: paths, compression, line ends and encoding, each fault named with its place.
+"""Files on a disk → lines of text: paths and compression, each fault named with its place.
 
 In: what `--input_file` says.  Out: Sources, and for each its numbered lines.  Next: documents.py
+(Encodings, marks and line ends: encodings.py)
 """
 
 import glob
@@ -10,7 +11,6 @@ import lzma
 import os
 import re
 import stat
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,19 +19,9 @@ from typing import BinaryIO, cast
 
 from bertkit.console import warn
 from bertkit.errors import InputError, InputErrors
+from bertkit.text.encodings import decoded_lines
 
-LINE_LIMIT = (
-    64 * 2**20
-)  # bytes; a longer line is no line, and memory must not grow with the corpus (nor with a gz bomb)
 COMPRESSED = (".gz", ".xz", ".zst")
-MAGIC = {  # first bytes of files that are no text, whatever their name says
-    b"\x1f\x8b": "gzip-compressed: give it a name that ends in .gz",
-    b"\xfd7zXZ": "xz-compressed: give it a name that ends in .xz",
-    b"\x28\xb5\x2f\xfd": "zstandard-compressed: give it a name that ends in .zst",
-    b"PK\x03\x04": "a zip archive (or an office document): unpack it and give the text inside",
-    b"PAR1": "a Parquet file: save its text column as JSONL",
-    b"%PDF": "a PDF: save it as plain text",
-}
 FIRST_LINES = 1000  # the format of a .txt is guessed from this many lines at most
 FIRST_CHARACTERS = 2**20  # and from this many characters at most
 # A semicolon ends a line of Google's sample too; a comma or colon means that the sentence runs on in the next line.
@@ -41,10 +31,11 @@ _SEVERAL = re.compile(r"""[.!?]["'”’)\]]*\s+["'“‘(\[]*[A-Z]|[。！？][
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a corpus, and the name it has in document ids: the same on every machine."""
+    """One file of a corpus."""
 
     path: Path
-    name: str
+    name: str  # in document ids: the same on every machine
+    encoding: str = "utf-8"  # of its text
 
     @property
     def plain_name(self) -> str:
@@ -53,8 +44,10 @@ class Source:
         return os.path.splitext(name)[0] if name.endswith(COMPRESSED) else name
 
 
-def find_sources(input_file: str | None) -> list[Source]:
+def find_sources(input_file: str | None, *, encoding: str = "utf-8") -> list[Source]:
     """Return the files that `--input_file` names, in the order given; folders and globs sorted, hidden files left out.
+
+    encoding: of all of them.
 
     Raises:
         InputError: no path; a path, glob or folder without files; an empty file; something that is not a regular file.
@@ -79,7 +72,7 @@ def find_sources(input_file: str | None) -> list[Source]:
             problems.append(InputError("is empty", file=path, remedy="remove the file from --input_file"))
     if problems:
         raise InputErrors(problems)
-    return _named(unique)
+    return _named(unique, encoding)
 
 
 def _files_of(part: str) -> list[Path]:
@@ -124,12 +117,12 @@ def _regular(path: Path) -> Path:
     return path
 
 
-def _named(paths: list[Path]) -> list[Source]:
+def _named(paths: list[Path], encoding: str) -> list[Source]:
     """Sources called by their file names, or by their paths below the common folder where file names repeat."""
     if len({path.name for path in paths}) == len(paths):
-        return [Source(path, path.name) for path in paths]
+        return [Source(path, path.name, encoding) for path in paths]
     common = os.path.commonpath([path.absolute().parent for path in paths])
-    return [Source(path, path.absolute().relative_to(common).as_posix()) for path in paths]
+    return [Source(path, path.absolute().relative_to(common).as_posix(), encoding) for path in paths]
 
 
 def read_lines(source: Source, *, changed: Counter[str]) -> Iterator[tuple[int, str]]:
@@ -139,27 +132,10 @@ def read_lines(source: Source, *, changed: Counter[str]) -> Iterator[tuple[int, 
     changed: gets a count for everything that was not passed on as it stood.
 
     Raises:
-        InputError: a byte that is not UTF-8, a NUL, a line over 64 MiB, a file cut short, or one that is no text.
+        InputError: a byte that is not of the file's encoding, a NUL, a line over 64 MiB, a file cut short, or no text.
     """
-    number = 0
     with _open(source.path) as stream:
-        while True:
-            try:
-                raw = stream.readline(LINE_LIMIT)
-            except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-                raise InputError(
-                    f"cannot be read to its end: {error}",
-                    file=source.path,
-                    line=number + 1,
-                    remedy="the file is cut short or damaged: get it again",
-                ) from error
-            if not raw:
-                return
-            if number == 0:
-                raw = _without_mark(raw, source.path, changed)
-            for text in _decoded(raw, source.path, number + 1, changed):
-                number += 1
-                yield number, text
+        yield from decoded_lines(stream, source.path, encoding=source.encoding, changed=changed)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -176,94 +152,6 @@ def _open(path: Path) -> BinaryIO:
         return open(path, "rb")
     except OSError as error:
         raise InputError(f"cannot be opened: {error.strerror}", file=path, remedy="check its permissions") from error
-
-
-def _without_mark(raw: bytes, path: Path, changed: Counter[str]) -> bytes:
-    """The first line without the UTF-8 byte order mark."""
-    for magic, meaning in MAGIC.items():
-        if raw.startswith(magic):
-            raise InputError(f"is no text: it is {meaning.split(':')[0]}", file=path, remedy=meaning.split(": ")[1])
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(
-            "is UTF-16 (it begins with that encoding's mark)",
-            file=path,
-            expected="UTF-8",
-            remedy=_iconv("UTF-16", path),
-        )
-    if raw.startswith(b"\xef\xbb\xbf"):
-        changed["byte order mark taken off"] += 1
-        return raw[3:]
-    return raw
-
-
-def _decoded(raw: bytes, path: Path, number: int, changed: Counter[str]) -> list[str]:
-    """The one text of a line that ends in LF or CRLF, or the several that lone CRs make of it."""
-    if len(raw) >= LINE_LIMIT and not raw.endswith(b"\n"):
-        raise InputError(
-            f"a line of more than {LINE_LIMIT // 2**20} MiB",
-            file=path,
-            line=number,
-            expected="documents, paragraphs or sentences on lines of their own",
-            remedy="break the text into lines",
-        )
-    if b"\0" in raw:
-        utf16 = raw.count(b"\0") * 3 >= len(raw) > 1  # every other byte of ASCII in UTF-16 is a NUL
-        raise InputError(
-            f"byte {raw.index(0) + 1} of the line is NUL: " + ("likely UTF-16" if utf16 else "a binary file?"),
-            file=path,
-            line=number,
-            expected="text in UTF-8",
-            remedy=_iconv("UTF-16", path) if utf16 else "give a text file, or remove the NUL bytes",
-        )
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _encoding_problem(raw, error, path, number) from None
-    if text.endswith("\n"):
-        text = text[:-1]
-        if text.endswith("\r"):
-            text = text[:-1]
-            changed["CRLF line end made LF"] += 1
-    if "\r" not in text:
-        return [text]
-    parts = text.removesuffix("\r").split("\r")
-    changed["lone CR taken as a line end"] += text.count("\r")
-    return parts
-
-
-def _encoding_problem(raw: bytes, error: UnicodeDecodeError, path: Path, number: int) -> InputError:
-    """The error for a byte that is not UTF-8, with the encoding the line is likely in."""
-    lenient = raw.decode("utf-8", errors="replace")
-    sound = sum(character > "\x7f" and character != "\ufffd" for character in lenient)
-    if sound > lenient.count("\ufffd"):  # GB18030 reads most UTF-8 too, as wrong characters: so this is asked first
-        remedy = "the rest of the line is UTF-8: mend or remove this byte"
-    elif _reads_as_chinese(raw):
-        remedy = _iconv("GB18030", path)
-    else:
-        remedy = "likely Latin-1 or Windows-1252: " + _iconv("WINDOWS-1252", path)
-    return InputError(
-        f"byte {error.start + 1} of the line is not UTF-8",
-        file=path,
-        line=number,
-        value=f"0x{raw[error.start]:02X}",
-        expected="text in UTF-8",
-        remedy=remedy,
-    )
-
-
-def _reads_as_chinese(raw: bytes) -> bool:
-    """Whether GB18030 makes Chinese characters and punctuation of all bytes that are not ASCII."""
-    try:
-        foreign = [character for character in raw.decode("gb18030") if character > "\x7f"]
-    except UnicodeDecodeError:
-        return False
-    return len(foreign) > 1 and all(
-        "\u4e00" <= c <= "\u9fff" or c in "，。、；：？！“”‘’《》（）—…·\u3000" for c in foreign
-    )
-
-
-def _iconv(encoding: str, path: Path) -> str:
-    return f"convert it from {encoding}: iconv -f {encoding} -t UTF-8 {path} > {path.name}.utf8.txt"
 
 
 def guess_text_format(source: Source) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Files of records → documents: JSON lines, chinese-poetry's JSON, and a function of the user's.
 
-In: a Source.  Out: for every record a Document, an InputError where it is broken, or None for a blank line; the
+In: a Source.  Out: for every record a Document, an InputError where it is broken, or the reason why it is none; the
 counting is done by who asks.  Next: documents.py
 """
 
@@ -11,12 +11,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 from unicodedata import east_asian_width
 
+from bertkit.console import say
 from bertkit.errors import InputError
 from bertkit.text.readers import Source, read_lines
+
+BLANK = "blank line"  # a reason why something read is no document
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,15 @@ class Document:
     sentences: tuple[str, ...] | None = None  # where the file or the user's function gives them; None: to be split
 
 
-def jsonl_documents(
-    source: Source, *, text_column: str | None, changed: Counter[str]
-) -> Iterator[Document | InputError | None]:
+Item = Document | InputError | str  # of a record: what it holds, what is wrong with it, or the reason why it is dropped
+
+
+def jsonl_documents(source: Source, *, text_column: str | None, changed: Counter[str]) -> Iterator[Item]:
     """Yield what every line holds; the text is in `text_column`, else in `text`, else in the first string field."""
     column = text_column
     for number, line in read_lines(source, changed=changed):
         if not line.strip():
-            yield None
+            yield BLANK
             continue
         try:
             record = _json(line, source, number)
@@ -62,6 +67,7 @@ def _first_text_column(record: dict[str, Any], source: Source, number: int) -> s
         return "text"
     for name, value in record.items():
         if isinstance(value, str) and name != "id":
+            say(f"{source.name}: the text is in the field {name}, the first of text; --text_column says otherwise")
             return name
     raise InputError(
         "no field holds a text", file=source.path, line=number, value=record, remedy="name it: --text_column"
@@ -71,13 +77,14 @@ def _first_text_column(record: dict[str, Any], source: Source, number: int) -> s
 def _text_of(record: dict[str, Any], column: str, source: Source, number: int) -> str:
     """The record's text."""
     if column not in record:
+        near = get_close_matches(column, record, n=1, cutoff=0.6)
         raise InputError(
             "the field is missing",
             file=source.path,
             line=number,
             field=column,
             expected=f"one of the fields that stand here: {', '.join(record)}",
-            remedy="name the field of the text: --text_column",
+            remedy="name the field of the text: --text_column" + (f"; did you mean {near[0]}?" if near else ""),
         )
     text = record[column]
     if not isinstance(text, str):
@@ -138,7 +145,7 @@ def _kind(value: object) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "null" if value is None else "a number")
 
 
-def poetry_documents(source: Source, *, changed: Counter[str]) -> Iterator[Document | InputError | None]:
+def poetry_documents(source: Source, *, changed: Counter[str]) -> Iterator[Item]:
     """Yield every poem of a file `[{"paragraphs": ["…", …]}, …]`, its paragraphs joined; the id ends in its index."""
     expected = 'chinese-poetry\'s layout: [{"paragraphs": ["…", …], …}, …]'
     content = "\n".join(line for _, line in read_lines(source, changed=changed))
@@ -216,7 +223,7 @@ def load_function(name: str) -> Callable[[str], object]:
 
 def own_documents(
     function: Callable[[str], object], name: str, source: Source, *, changed: Counter[str]
-) -> Iterator[Document | InputError]:
+) -> Iterator[Item]:
     """Yield what the user's function makes of the file: Documents, texts, or lists of sentences."""
     expected = "Documents (id, text), strings, or lists of strings (the sentences of a document)"
     items = function(str(source.path))
