@@ -1,13 +1,21 @@
-"""`bertkit inspect corpus`: the two-dimensional shape of every format, and the counts."""
+"""`bertkit inspect`: a corpus's shape and counts in every format; a vocabulary's entries and what they cover."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken
+from toy_model import toy_tokenizer
 
-from bertkit.commands.inspect import Config, count_corpus, run
+from bertkit.commands.inspect import Config, run
+from bertkit.commands.inspect_corpus import count_corpus
+from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
+from bertkit.files import write_atomically
 from bertkit.text.documents import CorpusSettings
+from bertkit.text.tokenizer import Tokenizer, load_tokenizer, make_tokenizer
+from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 POEMS = [["明月几时有？", "把酒问青天。"], ["十年生死两茫茫。", "不思量，自难忘。"]]
 STORIES = [["The U.S. team won 3.5 million.", "It was late."], ["He left.", "Nobody spoke."]]
@@ -96,6 +104,8 @@ def test_a_corpus_of_documents_of_one_sentence_is_named(tmp_path: Path, capsys: 
         (Config(what="corpus"), "path: no text was named"),
         (Config(what="corpus", path="a", corpus=CorpusSettings(input_file="b")), "path: the text is named twice"),
         (Config(what="corpus", path="a", show=-1), "--show: is below 0"),
+        (Config(what="corpus", path="a", do_lower_case=True), "--do_lower_case: has no effect on a corpus"),
+        (Config(what="vocab"), "path: no vocabulary was named"),
     ],
 )
 def test_a_call_that_cannot_be_is_refused(config: Config, message: str) -> None:
@@ -109,3 +119,127 @@ def test_the_song_ci_have_their_known_counts(shared_data: Path) -> None:
     counts = count_corpus(settings, show=0)
     assert (counts.documents, counts.sentences, counts.one_sentence) == (20_021, 150_539, 442)
     assert (counts.characters, counts.duplicates) == (1_609_206, 0)
+
+
+def test_a_corpus_is_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "poems.txt"
+    path.write_text("一。二。\n三。\n", encoding="utf-8")
+    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="lines"), json=True))
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["documents"] == [["一。", "二。"], ["三。"]]
+    assert answer["counts"]["sentences"] == 3
+    assert answer["remarks"][0].startswith("1 of 2 documents have one sentence")
+
+
+# ---- vocab ----
+
+
+def folder_of(path: Path, tokenizer: Tokenizer) -> str:
+    for name, content in tokenizer.files().items():
+        write_atomically(path / name, content)
+    return str(path)
+
+
+def covered(tmp_path: Path, tokenizer: Tokenizer, text: str, **settings: object) -> Config:
+    """The call that shows how a tokenizer covers a text."""
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    corpus = CorpusSettings(input_file=str(tmp_path / "text.txt"), format="lines")
+    return Config(what="vocab", path=folder_of(tmp_path / "tokenizer", tokenizer), corpus=corpus, **settings)
+
+
+def test_the_entries_of_a_vocabulary_are_counted_by_kind() -> None:
+    tokens = (*SPECIAL_TOKENS, "[unused0]", "<e>", "tree", "##s", "##ing", "树", "##树", "Tree", "a-b", "。")
+    entries = entries_of(Tokenizer(Vocabulary(tokens), True, added_tokens=(AddedToken("<e>"),)))
+    assert entries.special == {token: id for id, token in enumerate(SPECIAL_TOKENS)}
+    assert entries.added == {"<e>": 6}
+    assert (entries.size, entries.num_ordinary, entries.num_unused) == (15, 8, 1)
+    assert (entries.num_characters, entries.num_continuations, entries.num_chinese) == (4, 3, 1)
+    assert entries.num_capital == 1
+    assert sum(entries.never_made.values()) == 3  # ##树, Tree, a-b
+    assert entries.longest[:2] == ["tree", "Tree"]
+
+
+def test_a_vocabulary_alone_shows_its_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(Config(what="vocab", path=folder_of(tmp_path, toy_tokenizer())))
+    printed = capsys.readouterr().out
+    for line in (r"entries +66", r"id of \[MASK\] +5", r"\[unused…\] +2", "do_lower_case +true"):
+        assert re.search(rf"^  {line}$", printed, re.MULTILINE), line
+    assert "on the corpus" not in printed
+
+
+def test_coverage_names_what_is_unknown_and_what_is_never_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "我住长江头，鸟鸟。\n\nThe team “won” unseen gold [UNK]\n"
+    run(covered(tmp_path, toy_tokenizer(), text, show=2))
+    printed = capsys.readouterr().out
+    for line in (
+        "lines dropped: blank line +1",
+        "words +16",
+        "tokens +17",
+        r"of them \[UNK\] +4",
+        r"share of \[UNK\] +23.5294%",
+        "tokens per word +1.062",
+        "words kept whole +68.75%",
+        r"literal \[UNK\] in the text, not counted above +1",
+        "different Chinese characters +6",
+        "of them with an entry +5",
+        "share of the Chinese text they make +71.4286%",
+        "鸟  U\\+9E1F CJK UNIFIED IDEOGRAPH-9E1F +2",
+        "“  U\\+201C LEFT DOUBLE QUOTATION MARK +1",
+    ):
+        assert re.search(rf"^  {line}$", printed, re.MULTILINE), line
+    assert "(3 different)" in printed
+    assert "U+201D" not in printed  # --show 2
+    assert re.search(r"entries never used \(\d+\), the first: u  s\n", printed)
+
+
+def test_the_same_is_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = make_tokenizer(Vocabulary((*toy_tokenizer().vocabulary.tokens, "##江")), do_lower_case=True)
+    run(covered(tmp_path, tokenizer, "我鸟鸟 gold\n", json=True))
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["vocabulary"]["size"] == 67
+    assert answer["vocabulary"]["never_made"] == {"every Chinese character is a word of its own": 1}
+    assert answer["vocabulary"]["special"]["[MASK]"] == 5
+    assert answer["corpus"]["unknown_share"] == 0.5
+    assert answer["corpus"]["unknown_characters"] == [
+        {"character": "鸟", "description": "鸟  U+9E1F CJK UNIFIED IDEOGRAPH-9E1F", "count": 2}
+    ]
+    assert "gold" not in answer["corpus"]["never_used"]
+    assert answer["remarks"] == []
+    run(Config(what="vocab", path=str(tmp_path / "tokenizer"), json=True))
+    assert json.loads(capsys.readouterr().out)["corpus"] is None
+
+
+def test_an_uncased_vocabulary_on_text_with_capitals_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n"))
+    printed = capsys.readouterr().out
+    assert "case mismatch: 3 words of the text have a capital letter and no entry has one" in printed
+    assert "3 of them became [UNK]" in printed
+    run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n", do_lower_case=True))
+    assert "case mismatch" not in capsys.readouterr().out
+
+
+def test_a_cased_vocabulary_on_lower_cased_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens = (*SPECIAL_TOKENS, "<S>", "Tree", "树")
+    run(covered(tmp_path, make_tokenizer(Vocabulary(tokens), do_lower_case=True), "Tree 树\n"))
+    printed = capsys.readouterr().out
+    assert "case mismatch: 1 entries have a capital letter, but do_lower_case is true" in printed
+    assert re.search("can never occur: has capital letters, but the tokenizer makes them small +2", printed)
+
+
+@pytest.mark.shared_data
+def test_the_public_chinese_vocabulary_covers_the_song_ci_but_for_1403_characters(
+    shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = shared_data / "vocabs" / "bert-base-chinese-vocab.txt"
+    corpus = CorpusSettings(input_file=str(shared_data / "songci" / "songci.txt"), format="lines")
+    run(Config(what="vocab", path=str(path), corpus=corpus, json=True))
+    found = json.loads(capsys.readouterr().out)["corpus"]
+    assert (found["num_tokens"], found["num_unknown"]) == (1_609_206, 12_989)
+    assert (found["num_chinese"], found["num_chinese_known"], len(found["unknown_characters"])) == (5_916, 4_513, 1_403)
+    lines = (shared_data / "songci" / "songci.txt").read_text(encoding="utf-8").splitlines()
+    tokenizer = load_tokenizer(path)
+    assert sum(int((ids == 100).sum()) for ids in tokenizer.encode_plain(lines)) == 12_989

@@ -18,7 +18,15 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from bertkit.errors import InputError, InputErrors
 from bertkit.text.documents import part_of
 from bertkit.text.learning import WordCounter, learn_from_words, learn_wordpiece
-from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary, joined_tokens, read_vocabulary
+from bertkit.text.vocabulary import (
+    SPECIAL_TOKENS,
+    Vocabulary,
+    has_capital,
+    is_continuation,
+    is_unused,
+    joined_tokens,
+    read_vocabulary,
+)
 
 TOKENS = (*SPECIAL_TOKENS, "[unused1]", "花", "。", "##s", "##,", "tree", "##", "$", "a.")
 
@@ -88,6 +96,24 @@ def test_punctuation_is_what_holds_nothing_else() -> None:
     vocabulary = Vocabulary(TOKENS)
     found = [token for token, flag in zip(TOKENS, vocabulary.punctuation, strict=True) if flag]
     assert found == ["。", "##,", "##", "$"]
+
+
+@pytest.mark.parametrize(
+    ("token", "flags"),
+    [
+        ("[unused12]", (True, False, False)),
+        ("[unused]", (False, False, False)),
+        ("##s", (False, True, False)),
+        ("##", (False, False, False)),
+        ("##S", (False, True, True)),
+        ("Tree", (False, False, True)),
+        ("树", (False, False, False)),
+        ("<S>", (False, False, False)),
+        ("[MASK]", (False, False, False)),
+    ],
+)
+def test_a_token_shows_what_it_is(token: str, flags: tuple[bool, bool, bool]) -> None:
+    assert (is_unused(token), is_continuation(token), has_capital(token)) == flags
 
 
 def test_an_unknown_token_has_the_id_of_unk() -> None:
@@ -165,6 +191,48 @@ def test_words_of_one_text_do_not_run_into_the_next() -> None:
     for text in ("tree", "s Éa", "花[UNK]树"):
         counter.add(text)
     assert counter.counts() == {"tree": 1, "s": 1, "ea": 1, "花": 1, "树": 1}
+
+
+def test_strings_that_are_tokens_where_they_stand_are_counted_apart() -> None:
+    counter = WordCounter(do_lower_case=True, literal=("[UNK]", "<e>"))
+    counter.add("花<e>树[UNK]<e>")
+    assert counter.counts() == {"花": 1, "树": 1}
+    assert counter.literal_counts == {"[UNK]": 1, "<e>": 2}
+
+
+def test_the_rules_for_accents_and_chinese_are_those_given() -> None:
+    counter = WordCounter(do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False)
+    counter.add("Café 树木")
+    assert counter.counts() == {"café": 1, "树木": 1}
+
+
+def test_words_taken_are_held_no_longer_and_none_is_lost() -> None:
+    counter, total = WordCounter(do_lower_case=True), Counter()
+    for text in ("a tree", "树 tree", "a a"):
+        counter.add(text)
+        total += counter.taken()
+        assert counter.num_held == 0
+    assert total == {"a": 3, "tree": 2, "树": 1}
+
+
+def test_over_the_limit_the_rarest_words_are_forgotten_and_counted() -> None:
+    counter = WordCounter(do_lower_case=True, max_words=10)
+    for number in range(100):
+        counter.add(f"often 常 w{number} w{number % 3}")
+        counter.counts()  # each text is a batch of its own
+        assert counter.num_held <= 10
+    words = counter.counts()
+    assert words["often"] == words["常"] == 100
+    assert words.total() + counter.num_forgotten == 400
+    assert counter.num_forgotten > 80
+
+
+def test_below_the_limit_nothing_is_forgotten() -> None:
+    counter = WordCounter(do_lower_case=True, max_words=300)
+    for number in range(300):
+        counter.add(f"w{number}")
+    assert len(counter.counts()) == 300
+    assert counter.num_forgotten == 0
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:

@@ -1,133 +1,75 @@
 """`bertkit inspect WHAT PATH`: look at what a step of the walk has made.
 
-In: a word for what it is, and its path.  Out: its shape, its counts and its first entries.
-Next: text/documents.py, text/sentences.py
+In: a word for what it is, and its path.  Out: its shape, its counts and its first entries; with --json one line.
+Each word has a file of its own beside this one.  Next: inspect_corpus.py, inspect_vocab.py
 """
 
-import json
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from bertkit import console
+from bertkit.commands.inspect_corpus import show_corpus
+from bertkit.commands.inspect_vocab import show_vocabulary
 from bertkit.errors import InputError
 from bertkit.options import argument, group, option
-from bertkit.text.documents import CorpusSettings, ReadingReport, read_documents
-from bertkit.text.sentences import sentence_splitter, sentences_of
+from bertkit.text.documents import CorpusSettings
 
 
 @dataclass(frozen=True)
 class Config:
-    """Show what stands in a file: documents and sentences of a corpus."""
+    """Show what stands in a file: documents and sentences of a corpus; entries of a vocabulary and what they cover."""
 
-    what: Literal["corpus"] = argument(help="what the path holds: corpus")
-    path: str | None = argument(None, help="the text: paths, comma separated; globs; folders (or: --input_file)")
+    what: Literal["corpus", "vocab"] = argument(help="what the path holds: corpus or vocab")
+    path: str | None = argument(
+        None,
+        help="corpus: paths, comma separated; globs; folders (or: --input_file). vocab: a folder, vocab.txt or "
+        "tokenizer.json; --input_file is the corpus to cover",
+    )
     corpus: CorpusSettings = group(CorpusSettings)
-    show: int = option(3, help="documents printed")
-
-
-@dataclass
-class CorpusCounts:
-    """What a corpus consists of."""
-
-    reading: ReadingReport = field(default_factory=ReadingReport)
-    documents: int = 0
-    sentences: int = 0
-    characters: int = 0
-    one_sentence: int = 0  # documents of one sentence
-    no_sentence: int = 0  # documents of blanks only
-    most_sentences: int = 0
-    longest_sentence: int = 0  # characters
-    duplicates: int = 0  # documents whose text stood before
-    examples: list[list[str]] = field(default_factory=list)  # [[sentence, ...], ...] of the first documents
-
-    def rows(self) -> list[tuple[str, int | str]]:
-        """Return the counts as rows of a table."""
-        documents = max(1, self.documents)
-        return [
-            *self.reading.rows(),
-            ("sentences", self.sentences),
-            ("sentences per document, on average", f"{self.sentences / documents:.1f}"),
-            ("sentences per document, at most", self.most_sentences),
-            ("characters", self.characters),
-            ("characters per sentence, on average", f"{self.characters / max(1, self.sentences):.1f}"),
-            ("characters per sentence, at most", self.longest_sentence),
-            ("documents of one sentence", self.one_sentence),
-            *([("documents of blanks only", self.no_sentence)] if self.no_sentence else []),
-            ("documents whose text stood before", self.duplicates),
-        ]
+    show: int = option(3, help="corpus: documents printed. vocab: unknown characters, entries")
+    do_lower_case: bool | None = option(
+        None, help="vocab: whether text is made small letters without accents (none: what the tokenizer says)"
+    )
+    json: bool = option(False, help="print everything as one line of JSON")
 
 
 def run(config: Config) -> None:
-    """Print the first documents as [[sentence, …], …] and the counts of all.
+    """Print what stands there.
 
     Raises:
-        InputError: no path, or two; a `--show` below 0; what reading raises.
+        InputError: no path, or two; a `--show` below 0; a flag of another word; what reading raises.
     """
+    if config.show < 0:
+        raise InputError("is below 0", field="--show", value=config.show, expected="0 or more", remedy="use 3")
+    if config.what == "vocab":
+        _vocab(config)
+    else:
+        _corpus(config)
+
+
+def _corpus(config: Config) -> None:
     if (config.path is None) == (config.corpus.input_file is None):
         problem = "no text was named" if config.path is None else "the text is named twice"
         raise InputError(
             problem, field="path", value=config.path, expected="one path", remedy="bertkit inspect corpus poems.txt"
         )
-    if config.show < 0:
-        raise InputError("is below 0", field="--show", value=config.show, expected="0 or more", remedy="use 3")
+    if config.do_lower_case is not None:
+        raise InputError("has no effect on a corpus", field="--do_lower_case", remedy="leave it out")
     settings = replace(config.corpus, input_file=config.path or config.corpus.input_file)
-    counts = count_corpus(settings, show=config.show)
-    for line in _two_dimensional(counts.examples, more=counts.documents > len(counts.examples)):
-        console.result(line)
-    console.result(console.table(counts.rows()))
-    for line in _remarks(counts):
-        console.result(line)
+    show_corpus(settings, show=config.show, as_json=config.json)
 
 
-def count_corpus(settings: CorpusSettings, *, show: int) -> CorpusCounts:
-    """Return the counts of a corpus, and the sentences of its first `show` documents.
-
-    Raises:
-        InputError: what reading raises.
-    """
-    counts = CorpusCounts()
-    split = sentence_splitter(settings.sentence_end)
-    seen: Counter[bytes] = Counter()  # 8 bytes a text stand for it; two that collide are one in 10^19
-    with console.Progress("reading", total=None, unit="documents") as progress:
-        for document in read_documents(settings, counts.reading):
-            sentences = sentences_of(document, split)
-            if counts.documents < show:
-                counts.examples.append([sentence.strip() for sentence in sentences])
-            counts.documents += 1
-            counts.sentences += len(sentences)
-            counts.characters += len(document.text)
-            counts.one_sentence += len(sentences) == 1
-            counts.no_sentence += not sentences
-            counts.most_sentences = max(counts.most_sentences, len(sentences))
-            counts.longest_sentence = max([counts.longest_sentence, *map(len, sentences)])
-            key = blake2b(document.text.encode("utf-8"), digest_size=8).digest()
-            counts.duplicates += key in seen
-            seen[key] += 1
-            progress.advance()
-    return counts
-
-
-def _two_dimensional(examples: list[list[str]], *, more: bool) -> list[str]:
-    """The documents as JSON, one a line; without the `...` that stands for the rest, they are one JSON value."""
-    rows = [json.dumps(sentences, ensure_ascii=False) for sentences in examples]
-    rows = [f" {row}," for row in rows[:-1]] + [f" {row}{',' if more else ''}" for row in rows[-1:]]
-    return ["[", *rows, *([" ..."] if more else []), "]"]
-
-
-def _remarks(counts: CorpusCounts) -> list[str]:
-    remarks = []
-    if counts.one_sentence:
-        remarks.append(
-            f"{counts.one_sentence:,} of {counts.documents:,} documents have one sentence: useless for next-sentence "
-            "pairs of their own, kept as random second sentences"
+def _vocab(config: Config) -> None:
+    if config.path is None:
+        raise InputError(
+            "no vocabulary was named",
+            field="path",
+            expected="a folder with vocab.txt or tokenizer.json, or one of these files",
+            remedy="bertkit inspect vocab DIR --input_file poems.txt",
         )
-    if counts.one_sentence + counts.no_sentence == counts.documents:
-        remarks.append(
-            "no document has two sentences, so there are 0 positive pairs: is there a blank line after every line, "
-            "or is the --format another one?"
-        )
-    if counts.duplicates:
-        remarks.append(f"{counts.duplicates:,} documents ({counts.duplicates / counts.documents:.1%}) are duplicates")
-    return remarks
+    show_vocabulary(
+        config.path,
+        config.corpus if config.corpus.input_file else None,
+        do_lower_case=config.do_lower_case,
+        show=config.show,
+        as_json=config.json,
+    )

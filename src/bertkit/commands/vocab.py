@@ -1,49 +1,74 @@
-"""`bertkit vocab`: learn a vocabulary from a corpus.
+"""`bertkit vocab`: learn a vocabulary from a corpus, add words to one, or trim one to a corpus, with its model.
 
-In: raw text.  Out: vocab.txt, tokenizer.json and tokenizer_config.json in one folder, and what they leave unknown.
-Next: text/learning.py
+In: raw text or words, and a tokenizer to edit.  Out: vocab.txt, tokenizer.json and tokenizer_config.json in one folder,
+with the resized model if one was named, and what became of every entry.  Next: text/learning.py, text/editing.py
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bertkit import console
 from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.options import group, option, write_settings
-from bertkit.text.documents import CorpusSettings, ReadingReport, part_of, read_documents
-from bertkit.text.learning import MAX_WORD_LENGTH, WordCounter, learn_from_words, require_learnable
-from bertkit.text.tokenizer import Tokenizer, make_tokenizer
+from bertkit.text.clean import CleaningSettings
+from bertkit.text.coverage import Coverage, batches_of_words, coverage_of, texts_of, word_counter
+from bertkit.text.documents import CorpusSettings, ReadingReport, part_of
+from bertkit.text.editing import Enlarged, Needs, Trimmed, add_words, read_words
+from bertkit.text.learning import (
+    MAX_WORD_LENGTH,
+    MAX_WORDS,
+    WordCounter,
+    learn_from_words,
+    require_frequency,
+    require_learnable,
+)
+from bertkit.text.tokenizer import Tokenizer, load_tokenizer, make_tokenizer
 from bertkit.text.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK
 
 SHOWN_UNKNOWN = 10  # unknown characters named in the report
+VOCAB_SIZE, MIN_FREQUENCY = 30_000, 2  # when learning
 
 
 @dataclass(frozen=True)
 class Config:
-    """Learn a vocabulary from a corpus."""
+    """Learn a vocabulary from a corpus; or, by --add_words or --trim_to_corpus, make one larger or smaller."""
 
-    output_dir: Path = option(help="folder for vocab.txt, tokenizer.json and tokenizer_config.json")
+    output_dir: Path = option(help="folder for the three files of a tokenizer; with --model, for a whole model")
     corpus: CorpusSettings = group(CorpusSettings)
-    vocab_size: int = option(30_000, help="entries at most; fewer where nothing more occurs --min_frequency times")
-    min_frequency: int = option(2, help="times a character or a pair of pieces must occur to become an entry")
-    do_lower_case: bool = option(True, help="small letters without accents only")
-    validation_split: bool = option(True, help="learn from the training part only; false: from every document")
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How a tokenizer meets the words of a text."""
-
-    num_tokens: int
-    num_unknown: int  # tokens that are [UNK]
-    characters: Counter[str]  # characters that no entry has, in the words that became [UNK]
-
-    @property
-    def unknown_share(self) -> float:
-        """Fraction of the tokens that are [UNK]; 0 where there is no token."""
-        return self.num_unknown / max(1, self.num_tokens)
+    vocab_size: int | None = option(
+        None, help="learning: entries at most; fewer where nothing more occurs --min_frequency times (none: 30000)"
+    )
+    min_frequency: int | None = option(
+        None,
+        help="times a character, a pair of pieces or, trimming, an entry must occur (none: 2 to learn; 1 to trim, so "
+        "that every text of the corpus is cut as before)",
+    )
+    do_lower_case: bool | None = option(
+        None, help="small letters without accents only (none: true to learn, else what --tokenizer says)"
+    )
+    validation_split: bool = option(
+        True, help="learning: from the training part only; false: from every document, as trimming always does"
+    )
+    cleaning: CleaningSettings = group(CleaningSettings)
+    add_words: str | None = option(
+        None, help="words to add to --tokenizer: a file with one a line, or separated by commas"
+    )
+    trim_to_corpus: bool = option(False, help="keep those entries of --tokenizer that --input_file needs")
+    tokenizer: Path | None = option(
+        None, help="what to add to or to trim: a folder, vocab.txt or tokenizer.json (none: that of --model)"
+    )
+    model: Path | None = option(None, help="folder of a model to resize together with its vocabulary")
+    use_unused: bool = option(
+        False, help="added words take the places of [unusedN], so that the size stays; false: they are appended"
+    )
+    init: Literal["mean", "random"] = option(
+        "mean",
+        help="weights of an added word: the mean of the pieces it was cut in before, or random; a word that was [UNK] "
+        "gets random ones in either case",
+    )
+    seed: int = option(12345, help="of random weights")
 
 
 @dataclass(frozen=True)
@@ -54,7 +79,7 @@ class VocabularyReport:
     num_documents: int  # learnt from
     num_held_out: int  # of the validation and test parts
     num_characters: int  # learnt from
-    num_long: int  # words of the training part that the tokenizer will make [UNK], as they are too long
+    num_forgotten: int  # occurrences of the rarest words of either part, not counted to bound the memory
     training: Coverage
     held_out: Coverage | None  # None where nothing was held out
     tokens: tuple[str, ...]  # the entries
@@ -75,8 +100,10 @@ class VocabularyReport:
             ("of them single characters", size - num_special - pieces),
             ("of them pieces of several characters", pieces),
         ]
-        if self.num_long:
-            rows.append((f"words over {MAX_WORD_LENGTH} characters, which become {UNK}", self.num_long))
+        if self.training.num_long:
+            rows.append((f"words over {MAX_WORD_LENGTH} characters, which become {UNK}", self.training.num_long))
+        if self.num_forgotten:
+            rows.append((f"rare words not counted, as over {MAX_WORDS:,} differ", self.num_forgotten))
         lines = [console.table(rows)]
         if size < self.vocab_size:
             lines.append(
@@ -89,31 +116,123 @@ class VocabularyReport:
             f"({coverage.unknown_share:.3%})"
         )
         if coverage.characters:
-            ranked = sorted(coverage.characters.items(), key=lambda item: (-item[1], item[0]))
+            ranked = coverage.unknown_characters
             shown = "  ".join(f"{character} {count:,}" for character, count in ranked[:SHOWN_UNKNOWN])
             lines.append(f"unknown characters ({len(ranked):,} different), the most frequent: {shown}")
         return lines
 
 
 def run(config: Config) -> None:
-    """Learn, write the three files, and print what was learnt.
+    """Learn, add or trim; write the files, and print what became of words and entries.
 
     Raises:
-        InputError: what `learn_vocabulary` raises.
+        InputError: flags that do not go together; what reading, learning, adding, trimming and resizing raise.
     """
-    tokenizer, report = learn_vocabulary(
-        config.corpus,
-        vocab_size=config.vocab_size,
-        min_frequency=config.min_frequency,
-        do_lower_case=config.do_lower_case,
-        validation_split=config.validation_split,
-    )
-    for line in report.lines():
-        console.result(line)
-    for name, content in tokenizer.files().items():
+    _require_one_wish(config)
+    if config.add_words is not None or config.trim_to_corpus:
+        files = _edited_files(config)
+    else:
+        tokenizer, learnt = learn_vocabulary(
+            config.corpus,
+            vocab_size=VOCAB_SIZE if config.vocab_size is None else config.vocab_size,
+            min_frequency=MIN_FREQUENCY if config.min_frequency is None else config.min_frequency,
+            do_lower_case=config.do_lower_case is not False,
+            validation_split=config.validation_split,
+            cleaning=config.cleaning,
+        )
+        for line in learnt.lines():
+            console.result(line)
+        files = tokenizer.files()
+    for name, content in files.items():
         write_atomically(config.output_dir / name, content)
         console.result(f"written: {config.output_dir / name}")
     write_settings(config, config.output_dir)
+
+
+def _require_one_wish(config: Config) -> None:
+    """Refuse the flags of one wish beside another: a flag without effect is a misunderstanding."""
+    adds, trims = config.add_words is not None, config.trim_to_corpus
+    if adds and trims:
+        raise InputError(
+            "was given together with --trim_to_corpus",
+            field="--add_words",
+            expected="one of the two",
+            remedy="trim first, then add words to the result",
+        )
+    for flag, given, has_use, wish in (
+        ("--tokenizer", config.tokenizer is not None, adds or trims, "--add_words or --trim_to_corpus"),
+        ("--model", config.model is not None, adds or trims, "--add_words or --trim_to_corpus"),
+        ("--use_unused", config.use_unused, adds, "--add_words"),
+        ("--init", config.init == "random", adds and config.model is not None, "--add_words and --model"),
+        ("--input_file", config.corpus.input_file is not None, not adds, "learning and with --trim_to_corpus"),
+        ("--min_frequency", config.min_frequency is not None, not adds, "learning and with --trim_to_corpus"),
+        ("--vocab_size", config.vocab_size is not None, not adds and not trims, "learning"),
+    ):
+        if given and not has_use:
+            raise InputError("has no effect here", field=flag, expected=f"only with {wish}", remedy="leave it out")
+    sources = [path for path in (config.tokenizer, config.model) if path is not None]
+    if (adds or trims) and not sources:
+        raise InputError("is missing", field="--tokenizer", expected="the tokenizer to edit", remedy="name its folder")
+    for path in sources:
+        if config.output_dir.resolve() in (path.resolve(), path.resolve().parent if path.is_file() else None):
+            raise InputError(
+                "is the folder that is edited",
+                field="--output_dir",
+                value=str(config.output_dir),
+                expected="another folder, so that the old files stay",
+                remedy="name a new one",
+            )
+
+
+def _edited_files(config: Config) -> dict[str, bytes]:
+    """The files of the tokenizer with words added or entries dropped, and of the model resized with it."""
+    source = config.tokenizer or config.model
+    assert source is not None
+    tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
+    if config.model is not None:
+        from bertkit.model.resize import load_to_resize, resized_files  # brings torch
+
+        model, loaded = load_to_resize(config.model)  # before the hours of reading
+        num_ids = model.config.vocab_size
+        if num_ids < tokenizer.vocabulary.size:
+            raise InputError(
+                f"has {num_ids} entries, but the tokenizer {tokenizer.vocabulary.size}",
+                file=config.model,
+                field="vocab_size",
+                expected="a model and its own tokenizer",
+                remedy="name the tokenizer of this model, or leave --tokenizer out",
+            )
+        console.say(f"{config.model}: {loaded.summary()}")
+    edit = _enlarged(config, tokenizer) if config.add_words is not None else _trimmed(config, tokenizer)
+    if config.model is None:
+        return edit.tokenizer.files()
+    if num_ids > tokenizer.vocabulary.size:
+        surplus = num_ids - tokenizer.vocabulary.size
+        console.result(f"rows of the model beyond the vocabulary, dropped: {surplus:,}")
+    rows = edit.rows if config.init == "mean" else tuple(() if isinstance(row, tuple) else row for row in edit.rows)
+    if drawn := rows.count(()):
+        console.result(f"added words with random weights: {drawn:,}")
+    files = resized_files(model, rows=rows, seed=config.seed, made_from=str(config.model), wish=edit.title())
+    return edit.tokenizer.files(model_max_length=model.config.max_position_embeddings) | files
+
+
+def _enlarged(config: Config, tokenizer: Tokenizer) -> Enlarged:
+    assert config.add_words is not None
+    enlarged = add_words(tokenizer, read_words(config.add_words), use_unused=config.use_unused)
+    for line in enlarged.lines():
+        console.result(line)
+    return enlarged
+
+
+def _trimmed(config: Config, tokenizer: Tokenizer) -> Trimmed:
+    min_frequency = 1 if config.min_frequency is None else config.min_frequency
+    require_frequency(min_frequency)  # before the hours of reading
+    needs, counter, reading = Needs(tokenizer), word_counter(tokenizer), ReadingReport()
+    for words in batches_of_words(texts_of(config.corpus, reading, cleaning=config.cleaning), counter):
+        needs.add(words)
+    trimmed = needs.trimmed(min_frequency=min_frequency)
+    console.result(console.table([*reading.rows(), *trimmed.counts()]))
+    return trimmed
 
 
 def build_vocabulary(
@@ -142,7 +261,13 @@ def build_vocabulary(
 
 
 def learn_vocabulary(
-    corpus: CorpusSettings, *, vocab_size: int, min_frequency: int, do_lower_case: bool, validation_split: bool
+    corpus: CorpusSettings,
+    *,
+    vocab_size: int,
+    min_frequency: int,
+    do_lower_case: bool,
+    validation_split: bool,
+    cleaning: CleaningSettings | None = None,
 ) -> tuple[Tokenizer, VocabularyReport]:
     """Return the tokenizer learnt from the training part of a corpus, and what was met on the way.
 
@@ -153,15 +278,13 @@ def learn_vocabulary(
     reading = ReadingReport()
     learnt, kept_back = (WordCounter(do_lower_case=do_lower_case) for _ in range(2))
     num_documents = num_characters = 0
-    with console.Progress("reading", total=None, unit="documents") as progress:
-        for document in read_documents(corpus, reading):
-            if part_of(document.text, validation_split=validation_split) == "train":
-                learnt.add(document.text)
-                num_documents += 1
-                num_characters += len(document.text)
-            else:
-                kept_back.add(document.text)
-            progress.advance()
+    for text in texts_of(corpus, reading, cleaning=cleaning):
+        if part_of(text, validation_split=validation_split) == "train":
+            learnt.add(text)
+            num_documents += 1
+            num_characters += len(text)
+        else:
+            kept_back.add(text)
     if not num_documents:
         raise InputError(
             f"every one of the {reading.documents} documents belongs to the validation or test part",
@@ -177,25 +300,10 @@ def learn_vocabulary(
         num_documents=num_documents,
         num_held_out=reading.documents - num_documents,
         num_characters=num_characters,
-        num_long=sum(count for word, count in words.items() if len(word) > MAX_WORD_LENGTH),
+        num_forgotten=learnt.num_forgotten + kept_back.num_forgotten,
         training=coverage_of(words, tokenizer),
         held_out=coverage_of(held_out, tokenizer) if held_out else None,
         tokens=vocabulary.tokens,
         vocab_size=vocab_size,
         min_frequency=min_frequency,
     )
-
-
-def coverage_of(words: Counter[str], tokenizer: Tokenizer) -> Coverage:
-    """Return how many tokens these words make and what of them is unknown; each different word is encoded once."""
-    unk_id, known = tokenizer.vocabulary.unk_id, tokenizer.vocabulary.ids
-    num_tokens = num_unknown = 0
-    characters: Counter[str] = Counter()
-    for (word, count), ids in zip(words.items(), tokenizer.encode_plain(list(words)), strict=True):
-        num_tokens += count * len(ids)
-        if unk_id in ids:
-            num_unknown += count * int((ids == unk_id).sum())
-            for character in word:
-                if character not in known and f"{CONTINUATION}{character}" not in known:
-                    characters[character] += count
-    return Coverage(num_tokens, num_unknown, characters)

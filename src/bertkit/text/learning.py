@@ -6,8 +6,9 @@ Words are exactly those that the tokenizer will make: its own normalizer and pre
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from sys import intern
 
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -16,27 +17,52 @@ from bertkit.errors import InputError
 from bertkit.text.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK, Vocabulary
 
 MAX_WORD_LENGTH = 100  # characters; the tokenizer makes longer words [UNK], as Google's does
+MAX_WORDS = 1_000_000  # different words counted at most: some 200 MB, and 1.1 GB while their pieces are merged
 _BATCH_CHARACTERS = 1_000_000  # normalized together: a call a text would cost more than the work
 
 Pair = tuple[str, str]
 
 
 class WordCounter:
-    """Counts the words of texts as they come; memory grows with the number of different words only."""
+    """Counts the words of texts as they come; memory grows with the number of different words, up to a limit."""
 
-    def __init__(self, *, do_lower_case: bool) -> None:
-        self._normalizer, self._pre_tokenizer = BertNormalizer(lowercase=do_lower_case), BertPreTokenizer()
+    def __init__(
+        self,
+        *,
+        do_lower_case: bool,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        literal: Sequence[str] = (UNK,),
+        max_words: int = MAX_WORDS,
+    ) -> None:
+        """Begin with nothing counted; the rules are the tokenizer's.
+
+        literal: strings that are one token where they stand, and so no words; counted apart.
+        max_words: different words held at most, and half as many different chunks between blanks.
+        """
+        self._normalizer = BertNormalizer(
+            handle_chinese_chars=tokenize_chinese_chars, strip_accents=strip_accents, lowercase=do_lower_case
+        )
+        self._pre_tokenizer = BertPreTokenizer()
+        self._literal, self._max_words = tuple(literal), max_words
         self._batch: list[str] = []
         self._batch_length = 0
         self._chunks: Counter[str] = Counter()  # what stands between blanks
+        self._words: Counter[str] = Counter()
+        self.literal_counts: Counter[str] = Counter()
+        self.num_forgotten = 0  # occurrences of rare words left out to stay below the limit
 
     def add(self, text: str) -> None:
-        """Count the words of one text; a literal [UNK] is no word.
+        """Count the words of one text.
 
         Raises:
             InputError: the text holds half a surrogate pair, which is no character.
         """
-        self._batch.append(text.replace(UNK, " "))
+        for token in self._literal:
+            if token in text:
+                self.literal_counts[token] += text.count(token)
+                text = text.replace(token, " ")
+        self._batch.append(text)
         self._batch_length += len(text) + 1
         if self._batch_length >= _BATCH_CHARACTERS:
             self._flush()
@@ -54,15 +80,38 @@ class WordCounter:
         # Blanks separate words in the pre-tokenizer too, so that it need see every different chunk only once.
         self._chunks.update(normalized.split())
         self._batch, self._batch_length = [], 0
+        if len(self._chunks) > self._max_words // 2:
+            self._cut_chunks()
+
+    def _cut_chunks(self) -> None:
+        """Count the words of all chunks, and forget the rarest words where there are too many."""
+        for chunk, count in self._chunks.items():
+            for word, _ in self._pre_tokenizer.pre_tokenize_str(chunk):
+                self._words[word] += count
+        self._chunks = Counter()
+        rare = 0
+        while len(self._words) > self._max_words:
+            # Lossy counting: a word is left out with all its occurrences so far, the rarest words first.
+            rare += 1
+            forgotten = [word for word, count in self._words.items() if count <= rare]
+            self.num_forgotten += sum(self._words.pop(word) for word in forgotten)
 
     def counts(self) -> Counter[str]:
         """Return how often each word was met."""
         self._flush()
-        words: Counter[str] = Counter()
-        for chunk, count in self._chunks.items():
-            for word, _ in self._pre_tokenizer.pre_tokenize_str(chunk):
-                words[word] += count
+        self._cut_chunks()
+        return self._words.copy()
+
+    def taken(self) -> Counter[str]:
+        """Return how often each word was met since the last call, and hold it no longer."""
+        words = self.counts()
+        self._words = Counter()
         return words
+
+    @property
+    def num_held(self) -> int:
+        """Number of different words and chunks held now."""
+        return len(self._words) + len(self._chunks)
 
 
 def learn_wordpiece(
@@ -115,6 +164,15 @@ def require_learnable(*, vocab_size: int, min_frequency: int) -> None:
             expected=f"more than {len(SPECIAL_TOKENS)}",
             remedy="30000 is usual for English; Chinese needs one entry a character, a few thousand",
         )
+    require_frequency(min_frequency)
+
+
+def require_frequency(min_frequency: int) -> None:
+    """Do nothing if this can be a least number of occurrences.
+
+    Raises:
+        InputError: it is below 1.
+    """
     if min_frequency < 1:
         raise InputError(
             "is below 1", field="--min_frequency", value=min_frequency, expected="1 or more", remedy="use 2"
@@ -135,7 +193,8 @@ def _alphabet(words: Counter[str], min_frequency: int) -> list[str]:
 
 
 def _pieces_of(word: str) -> list[str]:
-    return [word[0], *(CONTINUATION + character for character in word[1:])]
+    # Interned: a million words would else hold ten million strings of their own.
+    return [intern(word[0]), *(intern(CONTINUATION + character) for character in word[1:])]
 
 
 class _Merges:
@@ -144,11 +203,12 @@ class _Merges:
     def __init__(self, words: list[tuple[list[str], int]]) -> None:
         self._words = words
         self._counts: Counter[Pair] = Counter()
-        self._places: defaultdict[Pair, set[int]] = defaultdict(set)  # pair -> words that hold it, or once did
+        # pair -> words that hold it, or once did; a word may stand there twice (sets take eight times the memory)
+        self._places: defaultdict[Pair, list[int]] = defaultdict(list)
         for place, (pieces, count) in enumerate(words):
             for pair in pairwise(pieces):
                 self._counts[pair] += count
-                self._places[pair].add(place)
+                self._places[pair].append(place)
         self._heap = [(-count, _joined(pair), pair) for pair, count in self._counts.items()]
         heapq.heapify(self._heap)
 
@@ -170,15 +230,17 @@ class _Merges:
     def _merge(self, pair: Pair, merged: str) -> None:
         grown: set[Pair] = set()
         for place in self._places.pop(pair):
-            pieces, count = self._words[place]
-            for old in pairwise(pieces):
-                self._counts[old] -= count
-            pieces = _merged_pieces(pieces, pair, merged)
+            before, count = self._words[place]
+            pieces = _merged_pieces(before, pair, merged)
+            if len(pieces) == len(before):
+                continue  # it holds the pair no longer
             self._words[place] = pieces, count
+            for old in pairwise(before):
+                self._counts[old] -= count
             for new in pairwise(pieces):
                 self._counts[new] += count
                 if merged in new:
-                    self._places[new].add(place)
+                    self._places[new].append(place)
                     grown.add(new)
         del self._counts[pair]
         for new in grown:

@@ -24,6 +24,7 @@ from tokenizers.processors import TemplateProcessing
 from bertkit.console import say
 from bertkit.errors import InputError
 from bertkit.files import require_file
+from bertkit.text.fast import FastEncoder
 from bertkit.text.learning import MAX_WORD_LENGTH
 from bertkit.text.vocabulary import (
     CLS,
@@ -35,6 +36,7 @@ from bertkit.text.vocabulary import (
     UNK,
     Vocabulary,
     checked_vocabulary,
+    has_capital,
     joined_tokens,
     read_vocabulary,
 )
@@ -121,6 +123,12 @@ class Tokenizer:
         if self.dtype is np.uint16:
             return [np.array(encoding.ids, np.uint16) for encoding in encodings]
         return [np.array(encoding.ids, np.uint32) for encoding in encodings]
+
+    def fast_encoder(self) -> FastEncoder:
+        """Return an encoder that gives what `encode_plain` gives, many times faster on a whole corpus."""
+        literal = [UNK, *(token.content for token in self.added_tokens)]
+        after_rules = [token.content for token in self.added_tokens if token.normalized]
+        return FastEncoder(self._plain, literal=literal, after_rules=after_rules)
 
     def token_of(self, id: int) -> str:
         """Return the token with this id."""
@@ -234,8 +242,7 @@ def _looks_uncased(file: Path, settings: dict[str, Any], do_lower_case: bool | N
     """Whether a bare vocab.txt is of lower-cased text: no entry but bracketed ones has a capital letter."""
     if do_lower_case is not None or "do_lower_case" in settings:
         return True  # not asked for
-    tokens = [t for t in read_vocabulary(file).tokens if not (t[:1] in ("[", "<") and t[-1:] in ("]", ">"))]
-    cased = next((token for token in tokens if token != token.lower()), None)
+    cased = next(filter(has_capital, read_vocabulary(file).tokens), None)
     reason = "no entry has a capital letter" if cased is None else f"an entry, {cased}, has a capital letter"
     say(f"{file}: do_lower_case {'true' if cased is None else 'false'}, as {reason}; --do_lower_case says otherwise")
     return cased is None

@@ -81,12 +81,17 @@ class Vocabulary:
     @cached_property
     def ordinary(self) -> NDArray[np.bool_]:
         """(vocab,) bool: True where a token may be masked or drawn at random: no special one, no [unused…]."""
-        return np.array([bool(t) and t not in SPECIAL_TOKENS and not _UNUSED.fullmatch(t) for t in self.tokens], bool)
+        return np.array([bool(t) and t not in SPECIAL_TOKENS and not is_unused(t) for t in self.tokens], bool)
 
     @cached_property
     def punctuation(self) -> NDArray[np.bool_]:
         """(vocab,) bool: True where a token is of punctuation and symbols only, ## of a continuation set aside."""
         return np.array([_is_punctuation(token) for token in self.tokens], bool)
+
+    @cached_property
+    def continuation(self) -> NDArray[np.bool_]:
+        """(vocab,) bool: True where a token goes on with the word before it (##)."""
+        return np.array([token.startswith(CONTINUATION) and token != CONTINUATION for token in self.tokens], bool)
 
     @cached_property
     def hash(self) -> str:
@@ -98,8 +103,23 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in self.tokens).encode("utf-8")
 
 
+def is_unused(token: str) -> bool:
+    """Return whether the token is [unusedN], which holds a place and stands for nothing."""
+    return _UNUSED.fullmatch(token) is not None
+
+
+def has_capital(token: str) -> bool:
+    """Return whether the token has a capital letter; a marker in brackets, such as [MASK] or <S>, counts as none."""
+    return token != token.lower() and not (token[0] in "[<" and token[-1] in "]>")
+
+
+def is_continuation(token: str) -> bool:
+    """Return whether the token goes on with a word: it begins with ## and has something behind it."""
+    return token.startswith(CONTINUATION) and token != CONTINUATION
+
+
 def _is_punctuation(token: str) -> bool:
-    piece = token[len(CONTINUATION) :] if token.startswith(CONTINUATION) and token != CONTINUATION else token
+    piece = token[len(CONTINUATION) :] if is_continuation(token) else token
     return piece != "" and all(category(character)[0] in "PS" for character in piece)
 
 
@@ -184,7 +204,7 @@ def joined_tokens(tokens: Sequence[str]) -> str:
     """
     text, quotes = "", 0
     for before, token in zip(["", *tokens], tokens, strict=False):
-        if token.startswith(CONTINUATION) and len(token) > len(CONTINUATION) and text:
+        if is_continuation(token) and text:
             text += token[len(CONTINUATION) :]
             continue
         closes = token == '"' and quotes % 2 == 1
