@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # On a busy two-core machine two threads ran up to 62 times slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-full lint types weights clean
+.PHONY: help demo test test-full lint types weights bench-data clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test       lint, types and every quick test"
 	@echo "make test-full  the same with the slow tests"
 	@echo "make lint       ruff only"
+	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
 	@echo "make weights    fetch the model weights that some tests compare with"
 
 demo: $(VENV)/.demo
@@ -35,6 +36,9 @@ types: $(VENV)/.dev
 weights: $(VENV)/.dev
 	$(BIN)/python tests/fetch_weights.py
 
+bench-data: $(VENV)/.bench
+	$(ONE_THREAD) $(BIN)/python benchmarks/data.py
+
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
@@ -48,4 +52,8 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e ".[demo]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP_INSTALL) -e ".[bench]"
 	touch $@

@@ -397,6 +397,59 @@ def test_an_unknown_command_gets_a_near_match(capsys: pytest.CaptureFixture[str]
     assert "bertkit --help lists the commands" in capsys.readouterr().err
 
 
+@pytest.fixture
+def two_words(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Config]:
+    """Run a command line, with `trial one` and `trial two` for commands; return the Config that its run() got."""
+    seen: list[Config] = []
+    for name in ("one", "two"):
+        module = ModuleType(f"bertkit.commands.trial_{name}")
+        vars(module).update(Config=Config, run=seen.append)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(cli.COMMANDS, f"trial {name}", (f"trial_{name}", f"look at {name}"))
+
+    def run(line: str) -> Config:
+        assert cli.main(line.split()) == 0
+        return seen[-1]
+
+    return run
+
+
+def test_a_command_may_have_two_words(two_words: Callable[[str], Config], capsys: pytest.CaptureFixture[str]) -> None:
+    assert two_words("trial two 明月 --max_steps 3") == Config(text=["明月"], max_steps=3)
+    assert cli.main(["trial", "one", "--help"]) == 0
+    assert "usage: bertkit trial one TEXT ... [--flag VALUE ...]\n\nLook at one." in capsys.readouterr().out
+    assert cli.main(["trial", "one"]) == 2
+    assert "text: is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["trial"], ["trial", "--help"]])
+def test_the_first_word_of_two_shows_the_second_ones(
+    two_words: Callable[[str], Config], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    assert "  trial one  look at one\n  trial two  look at two\n" in printed
+    assert "pretrain" not in printed.split("commands:")[1].split("\n\n")[0]
+
+
+def test_an_unknown_second_word_gets_a_near_match(
+    two_words: Callable[[str], Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["trial", "tow"]) == 2
+    printed = capsys.readouterr().err
+    assert "bertkit trial: is not a command\n  value: 'tow'\n  expected: one of one, two" in printed
+    assert "did you mean two?" in printed
+    assert cli.main(["trial", "xyzzy"]) == 2
+    assert "bertkit trial --help says what each shows" in capsys.readouterr().err
+
+
+def test_a_first_word_that_is_a_command_itself_takes_what_is_no_second_word(
+    two_words: Callable[[str], Config], trial: Callable[..., Config]
+) -> None:
+    assert trial("three").text == ["three"]
+    assert two_words("trial two three").text == ["three"]
+
+
 def test_a_command_may_be_written_with_an_underscore(capsys: pytest.CaptureFixture[str]) -> None:
     if "fill-mask" not in WRITTEN:
         pytest.skip("fill-mask is not written yet")

@@ -15,7 +15,7 @@ from bertkit import FillMask as PublicFillMask
 from bertkit import NextSentence as PublicNextSentence
 from bertkit.data.masking import MaskingSettings, num_targets
 from bertkit.data.pairs import IS_NEXT, PairSettings
-from bertkit.data.preparation import prepare_store
+from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.data.store import open_store
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
@@ -424,7 +424,12 @@ def test_held_out_pairs_get_the_answers_of_the_evaluation(
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join("".join(f"{s}\n" for s in document) for document in corpus), encoding="utf-8")
     tokenizer = toy.toy_tokenizer()
-    prepare_store(CorpusSettings(str(path), "sentences"), tokenizer, tmp_path / "store", validation_split=False)
+    prepare_store(
+        CorpusSettings(str(path), "sentences"),
+        tokenizer,
+        tmp_path / "store",
+        PreparationSettings(validation_split=False),
+    )
     store, pairs = open_store(tmp_path / "store" / "train"), PairSettings(pairing=pairing, max_seq_length=64)
     model = _undecided_model()
     found = evaluate(model, store, vocabulary=tokenizer.vocabulary, pairs=pairs, mlm_probability=0.0)

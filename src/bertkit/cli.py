@@ -17,12 +17,14 @@ from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, 
 from bertkit.options import REQUIRED, Option, config_from, options_of
 
 # Command -> (module in bertkit.commands, what it does).  A new command is one row here and one file there.
+# A command may have two words, which are looked for before the first alone.
 COMMANDS = {
     "demo": ("demo", "the whole way in four minutes: corpus, vocabulary, pre-training, answers"),
     "corpus": ("corpus", "fetch a real corpus by name"),
-    "vocab": ("vocab", "train a WordPiece vocabulary on text"),
+    "vocab": ("vocab", "learn a WordPiece vocabulary, add words to one, or trim one"),
     "prepare": ("prepare", "turn text into a store of token ids"),
     "inspect": ("inspect", "look at a corpus, a vocabulary, prepared data or a model"),
+    "inspect data": ("inspect_data", "look at prepared data as training will see it"),
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),
@@ -55,19 +57,46 @@ def _run(words: list[str]) -> int:
     if words[0] == "--version":
         console.result(f"bertkit {__version__}")
         return 0
-    command = words[0].replace("_", "-")
-    if command not in COMMANDS:
-        known = f"one of {', '.join(COMMANDS)}"
-        remedy = near(command, COMMANDS) or "bertkit --help lists the commands"
-        raise InputError("is not a command", field="bertkit", value=words[0], expected=known, remedy=remedy)
+    command, rest_of_words = _command_in(words)
+    if command in _first_words():  # a first word that is no command by itself
+        console.result(overview(command))
+        return 0
     module = import_module(f"bertkit.commands.{COMMANDS[command][0]}")
     options = list({option.name: option for option in [*options_of(module.Config), CONFIG_FILE]}.values())
-    flags, rest, wants_help = split_words(command, words[1:], options)
+    flags, rest, wants_help = split_words(command, rest_of_words, options)
     if wants_help:
         console.result(help_of(command, options))
         return 0
     module.run(config_from(module.Config, values_given(command, flags, rest, options)))
     return 0
+
+
+def _command_in(words: list[str]) -> tuple[str, list[str]]:
+    """The command that the words begin with, and the words behind it; a first word alone where help on it is asked.
+
+    Raises:
+        InputError: they begin with no command.
+    """
+    for length in (2, 1):
+        command = " ".join(words[:length]).replace("_", "-")
+        if command in COMMANDS:
+            return command, words[length:]
+    first, second = words[0].replace("_", "-"), words[1:2]
+    if first not in _first_words():
+        known, remedy = ", ".join(COMMANDS), "bertkit --help lists the commands"
+        remedy = near(first, COMMANDS) or remedy
+        raise InputError("is not a command", field="bertkit", value=words[0], expected=f"one of {known}", remedy=remedy)
+    if not second or second[0] in HELP_FLAGS:
+        return first, []
+    seconds = [name.split()[1] for name in COMMANDS if name.startswith(f"{first} ")]
+    remedy = near(second[0], seconds) or f"bertkit {first} --help says what each shows"
+    expected = f"one of {', '.join(seconds)}"
+    raise InputError("is not a command", field=f"bertkit {first}", value=second[0], expected=expected, remedy=remedy)
+
+
+def _first_words() -> set[str]:
+    """The first words of commands of two, unless they are commands themselves."""
+    return {name.split()[0] for name in COMMANDS if " " in name} - COMMANDS.keys()
 
 
 def _reader_is_gone() -> bool:
@@ -87,9 +116,10 @@ def _reader_is_gone() -> bool:
     return gone
 
 
-def overview() -> str:
-    """Return what `bertkit --help` shows: every command in a line."""
-    commands = console.table([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+def overview(first_word: str = "") -> str:
+    """Return what `bertkit --help` shows, every command in a line; or those of two words that begin with one."""
+    shown = [name for name in COMMANDS if not first_word or name.startswith(f"{first_word} ")]
+    commands = console.table([(name, COMMANDS[name][1]) for name in shown])
     return f"""usage: bertkit COMMAND [--flag VALUE ...]
 
 BERT the whole way through: raw text in, a pre-trained model folder out.

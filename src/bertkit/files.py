@@ -15,14 +15,22 @@ from bertkit.errors import InputError
 
 def write_atomically(path: str | Path, content: bytes | str) -> None:
     """Write `content` (text as UTF-8) beside `path`, fsync it, rename it over `path`, fsync the folder."""
+    with file_written_atomically(path) as temporary:
+        temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def file_written_atomically(path: str | Path) -> Iterator[Path]:
+    """Yield a name beside `path` to write a file at, piece by piece; at the end fsync it and rename it over `path`.
+
+    An exception removes what was written and leaves what stood at `path` untouched.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        fsync_file(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -39,28 +47,40 @@ def directory_written_atomically(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = path.with_name(f"{path.name}.tmp"), path.with_name(f"{path.name}.old")
-    if old.exists() and not path.exists():
-        os.replace(old, path)
+    put_back(path)
+    temporary = path.with_name(f"{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
         yield temporary
-        for file in sorted(temporary.rglob("*")):
-            if file.is_file():
-                fsync_file(file)
-        for folder in [*(f for f in sorted(temporary.rglob("*")) if f.is_dir()), temporary]:
-            fsync_directory(folder)
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
-        fsync_directory(path.parent)
+        finish_directory(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def put_back(path: Path) -> None:
+    """Give the folder at `path` its name again where a killed `finish_directory` had moved it aside."""
+    old = path.with_name(f"{path.name}.old")
+    if old.exists() and not path.exists():
+        os.replace(old, path)
+
+
+def finish_directory(temporary: Path, path: Path) -> None:
+    """Fsync every file in the folder `temporary` and rename it to `path`, a folder that stands there being replaced."""
+    old = path.with_name(f"{path.name}.old")
+    for file in sorted(temporary.rglob("*")):
+        if file.is_file():
+            fsync_file(file)
+    for folder in [*(f for f in sorted(temporary.rglob("*")) if f.is_dir()), temporary]:
+        fsync_directory(folder)
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.replace(path, old)
+        os.replace(temporary, path)
+        shutil.rmtree(old)
+    else:
+        os.replace(temporary, path)
+    fsync_directory(path.parent)
 
 
 def fsync_file(path: Path) -> None:

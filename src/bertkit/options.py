@@ -98,4 +98,6 @@ def write_settings(config: Any, directory: Path) -> None:
 
     values = {name: str(value) if isinstance(value, Path) else value for name, value in values_of(config).items()}
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+    if yaml.safe_load(text) != values:  # a character that YAML takes for a line end (U+0085) must be escaped
+        text = yaml.safe_dump(values, allow_unicode=False, sort_keys=False)
     write_atomically(directory / SETTINGS_FILE, text)

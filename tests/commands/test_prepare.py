@@ -6,8 +6,10 @@ import pytest
 from toy_data import TOY
 
 from bertkit.commands.prepare import Config, run
+from bertkit.data.preparation import PreparationSettings
 from bertkit.data.store import open_parts
 from bertkit.errors import InputError
+from bertkit.options import values_of
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import load_tokenizer
 
@@ -21,7 +23,7 @@ def text(tmp_path: Path) -> CorpusSettings:
 
 def config_of(tmp_path: Path, text: CorpusSettings, **changes: object) -> Config:
     settings = {"tokenizer": str(tmp_path / "vocab.txt"), "output_dir": str(tmp_path / "store"), "corpus": text}
-    return Config(**(settings | {"validation_split": False} | changes))  # type: ignore[arg-type]
+    return Config(**(settings | {"preparation": PreparationSettings(validation_split=False)} | changes))  # type: ignore[arg-type]
 
 
 def test_the_report_and_the_next_command_are_printed(
@@ -58,17 +60,8 @@ def test_the_store_opens_and_its_settings_run_it_again(tmp_path: Path, text: Cor
     run(config_of(tmp_path, text))
     assert open_parts(tmp_path / "store")["train"].num_tokens == 19
     settings = yaml.safe_load((tmp_path / "store" / "settings.yaml").read_text(encoding="utf-8"))
-    assert settings == {
-        "tokenizer": str(tmp_path / "vocab.txt"),
-        "output_dir": str(tmp_path / "store"),
-        "input_file": text.input_file,
-        "format": "lines",
-        "text_column": None,
-        "wikitext_unit": "document",
-        "sentence_end": None,
-        "do_lower_case": None,
-        "validation_split": False,
-    }
+    assert settings == values_of(config_of(tmp_path, text))
+    assert settings["validation_split"] is False
 
 
 def test_the_same_command_again_replaces_its_own_store(tmp_path: Path, text: CorpusSettings) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sample_run import write_sample_run
 
 from bertkit import cli
-from bertkit.report import page
+from bertkit.report import frame
 
 pytest.importorskip("plotly", reason='the report needs the extra "report"')
 
@@ -27,7 +27,7 @@ def test_a_folder_that_is_no_run_is_said(tmp_path: Path, capsys: pytest.CaptureF
 def test_without_plotly_the_remedy_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    monkeypatch.setattr(frame, "find_spec", lambda name: None)
     assert cli.main(["report", str(write_sample_run(tmp_path))]) == 2
     message = capsys.readouterr().err
     assert "the report needs plotly, which is not installed" in message

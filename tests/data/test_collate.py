@@ -16,6 +16,7 @@ ROWS = Rows(
     ),
     token_type_ids=np.array([[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1], [0] * 6]),
     lengths=np.array([5, 6, 3]),
+    word_starts=np.ones((3, 6), dtype=bool),
 )
 HIDDEN = MaskedRows(
     input_ids=np.array(

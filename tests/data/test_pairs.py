@@ -35,7 +35,7 @@ SETTINGS = st.builds(
 
 def table_of(store: Store, pairs: PairSettings, *, seed: int, epoch: int) -> PairTable:
     """The table; a corpus on which pairs are impossible is no example."""
-    assume(why_no_pairs(store) is None)
+    assume(why_no_pairs(store, PairSettings()) is None)
     try:
         return build_pairs(store, pairs, seed=seed, epoch=epoch)
     except InputError as error:

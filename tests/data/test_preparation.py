@@ -13,7 +13,7 @@ import pytest
 from toy_data import TOY, documents_of, flat, toy_ids
 
 from bertkit.data import preparation
-from bertkit.data.preparation import PreparationReport, prepare_store, store_key
+from bertkit.data.preparation import PreparationReport, PreparationSettings, prepare_store, store_key
 from bertkit.data.store import MANIFEST, PARTS, Store, open_parts, open_store, read_manifest
 from bertkit.errors import InputError
 from bertkit.text.documents import CorpusSettings, part_of
@@ -33,7 +33,7 @@ def corpus_of(folder: Path, *documents: str, name: str = "poems.txt", format: st
 
 
 def prepared(corpus: CorpusSettings, output: Path, *, validation_split: bool = False) -> PreparationReport:
-    return prepare_store(corpus, TOKENIZER, output, validation_split=validation_split)
+    return prepare_store(corpus, TOKENIZER, output, PreparationSettings(validation_split=validation_split))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -68,7 +68,7 @@ def test_the_folder_holds_three_parts_the_tokenizer_and_a_manifest(tmp_path: Pat
     assert set(contents(tmp_path / "store")) == files | parts
     assert load_tokenizer(tmp_path / "store").vocabulary.tokens == TOY.tokens
     manifest = read_manifest(tmp_path / "store")
-    assert manifest["key"] == store_key(corpus, TOKENIZER, validation_split=True)
+    assert manifest["key"] == store_key(corpus, TOKENIZER, PreparationSettings())
     assert manifest["parts"] == report.parts
     assert manifest["settings"]["format"] == "lines"
     assert manifest["settings"]["validation_split"] is True
@@ -115,7 +115,7 @@ def test_documents_are_tokenized_in_chunks_and_written_as_if_they_were_not(
 ) -> None:
     corpus = corpus_of(tmp_path, *MANY, DROPPED, *CI)
     prepared(corpus, tmp_path / "one", validation_split=True)
-    monkeypatch.setattr(preparation, "DOCUMENTS_AT_ONCE", 7)
+    monkeypatch.setattr(preparation, "CHUNK_BYTES", 100)
     prepared(corpus, tmp_path / "two", validation_split=True)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -173,7 +173,7 @@ def test_nine_hundred_copies_of_a_thousand_documents_are_reported(tmp_path: Path
 def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = corpus_of(tmp_path / "text", *MANY)
     before = contents(tmp_path)
-    monkeypatch.setattr(preparation, "DOCUMENTS_AT_ONCE", 5)
+    monkeypatch.setattr(preparation, "CHUNK_BYTES", 100)
     monkeypatch.setattr(preparation, "part_of", failing_after(20))
     with pytest.raises(OSError, match="disk full"):
         prepared(corpus, tmp_path / "store")
@@ -296,7 +296,7 @@ def own_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def key_of(corpus: CorpusSettings, *, tokenizer: Tokenizer = TOKENIZER, validation_split: bool = True) -> str:
-    return store_key(corpus, tokenizer, validation_split=validation_split)
+    return store_key(corpus, tokenizer, PreparationSettings(validation_split=validation_split))
 
 
 def test_the_key_does_not_depend_on_where_the_files_stand(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +13,7 @@ import pyarrow.dataset
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_data import Documents, documents_of, flat, memory_store, written_store
+from toy_data import Documents, documents_of, encoded, flat, memory_store, written_store
 
 from bertkit.data.store import MANIFEST, StoreWriter, open_parts, open_store, read_manifest
 from bertkit.errors import InputError
@@ -100,7 +103,7 @@ def test_pyarrow_opens_the_shards_as_they_are(tmp_path: Path) -> None:
 def test_ids_take_two_bytes_where_they_fit(tmp_path: Path, vocab_size: int, type: str) -> None:
     writer = StoreWriter(tmp_path, vocab_size=vocab_size, unk_id=1)
     ids = np.array([0, 65_535, vocab_size - 1], dtype=np.uint32)
-    writer.add("a", [ids])
+    writer.add(encoded([[ids.tolist()]]))
     writer.close(vocabulary_hash="")
     assert str(tables(tmp_path)[0].schema.field("input_ids").type.value_type) == type
     assert documents_of(open_store(tmp_path)) == [[ids.tolist()]]
@@ -129,11 +132,40 @@ def test_tokens_are_mapped_and_not_copied(tmp_path: Path) -> None:
     assert not store.shard_tokens[0].flags.owndata
 
 
-@pytest.mark.parametrize("sentences", [[], [[1], []]])
-def test_an_empty_document_or_sentence_is_our_own_mistake(tmp_path: Path, sentences: list[list[int]]) -> None:
-    writer = StoreWriter(tmp_path, vocab_size=100, unk_id=1)
-    with pytest.raises(AssertionError):
-        writer.add("a", [np.array(sentence, np.uint16) for sentence in sentences])
+def test_a_document_without_a_token_is_counted_and_not_written(tmp_path: Path) -> None:
+    store = written_store(tmp_path, [[[5, 6]], [], [[7]]])
+    assert documents_of(store) == [[[5, 6]], [[7]]]
+    assert (store.manifest["documents"], store.manifest["documents_without_tokens"]) == (2, 1)
+    assert store.manifest["documents_of_one_sentence"] == 2
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=3), max_size=12), st.data())
+def test_the_shards_do_not_depend_on_how_documents_are_handed_over(documents: list[Any], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(documents)))
+    with TemporaryDirectory() as one, TemporaryDirectory() as two:
+        for folder, parts in ((one, [documents]), (two, [documents[:cut], documents[cut:]])):
+            writer = StoreWriter(Path(folder), vocab_size=100, unk_id=1, shard_tokens=7)
+            given_before = 0
+            for part in parts:
+                ids = [f"{given_before + number}" for number in range(len(part))]
+                writer.add(replace(encoded(part), ids=ids))
+                given_before += len(part)
+            writer.close(vocabulary_hash="")
+        files = [{path.name: path.read_bytes() for path in Path(folder).iterdir()} for folder in (one, two)]
+        assert files[0] == files[1]
+
+
+def test_a_writer_goes_on_behind_the_shards_of_a_killed_one(tmp_path: Path) -> None:
+    written_store(tmp_path / "whole", POEMS, shard_tokens=8)
+    killed = StoreWriter(tmp_path / "part", vocab_size=100, unk_id=6, shard_tokens=8)
+    killed.add(encoded(POEMS[:3]))  # what does not fill a shard is lost with the process
+    again = StoreWriter(tmp_path / "part", vocab_size=100, unk_id=6, shard_tokens=8)
+    assert 0 < again.num_given < 3
+    rest = encoded(POEMS).take(np.arange(len(POEMS)) >= again.num_given)
+    again.add(rest)
+    again.close(vocabulary_hash="0" * 64)
+    files = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("whole", "part")]
+    assert files[0] == files[1]
 
 
 # ---- what can be wrong ----

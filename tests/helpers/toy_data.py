@@ -1,5 +1,6 @@
 """Small stores for the tests: documents as lists of sentences of ids, in memory or on disk, and a toy vocabulary."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.data.encoding import EncodedDocuments
 from bertkit.data.pairs import PairTable
 from bertkit.data.store import Store, StoreWriter, open_store
 from bertkit.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
@@ -72,10 +74,23 @@ def written_store(
 ) -> Store:
     """The same, written to disk and opened."""
     writer = StoreWriter(directory, vocab_size=vocab_size, unk_id=6, shard_tokens=shard_tokens)
-    for number, document in enumerate(documents):
-        writer.add(f"poems.txt:{number}", [np.array(sentence, dtype=np.uint16) for sentence in document])
+    writer.add(encoded(documents))
     writer.close(vocabulary_hash="0" * 64)
     return open_store(directory)
+
+
+def encoded(documents: Documents) -> EncodedDocuments:
+    """The documents as preparation hands them to the writer, ids poems.txt:0 …"""
+    sentences = [sentence for document in documents for sentence in document]
+    return EncodedDocuments(
+        ids=[f"poems.txt:{number}" for number in range(len(documents))],
+        tokens=np.array([token for sentence in sentences for token in sentence], dtype=np.int32),
+        word_starts=None,
+        sentence_lengths=np.array([len(sentence) for sentence in sentences], dtype=np.int64),
+        sentence_counts=np.array([len(document) for document in documents], dtype=np.int64),
+        dropped_sentences=np.zeros(len(documents), dtype=np.int64),
+        unknown_characters=Counter(),
+    )
 
 
 def documents_of(store: Store) -> list[list[list[int]]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bertkit.commands import pretrain as command
-from bertkit.data.preparation import prepare_store
+from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.model.config import BertConfig
 from bertkit.options import config_from
 from bertkit.text.documents import CorpusSettings
@@ -74,7 +74,9 @@ def write_store(
 ) -> Path:
     """Write a store of the documents (the toy corpus) into folder/store."""
     corpus = write_corpus(folder / "corpus.txt", toy_documents() if documents is None else documents)
-    prepare_store(corpus, tokenizer or toy_tokenizer(), folder / "store", validation_split=validation_split)
+    prepare_store(
+        corpus, tokenizer or toy_tokenizer(), folder / "store", PreparationSettings(validation_split=validation_split)
+    )
     return folder / "store"
 
 

@@ -9,7 +9,7 @@ from toy_data import memory_store, rows_of, song_ci_like_store, vocabulary_of
 
 from bertkit.data.masking import MaskingSettings, mask_tokens
 from bertkit.data.pairs import IS_NEXT, IS_RANDOM, PairSettings, build_pairs
-from bertkit.data.preparation import prepare_store
+from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.data.store import open_parts
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import load_tokenizer
@@ -115,7 +115,7 @@ def test_the_song_ci_keep_the_law(shared_data: Path, tmp_path: Path, pairing: st
     (tmp_path / "ci.txt").write_text("\n".join(text), encoding="utf-8")
     tokenizer = load_tokenizer(shared_data / "vocabs" / "bert-base-chinese-vocab.txt", do_lower_case=True)
     corpus = CorpusSettings(input_file=str(tmp_path / "ci.txt"), format="lines")
-    prepare_store(corpus, tokenizer, tmp_path / "store", validation_split=False)
+    prepare_store(corpus, tokenizer, tmp_path / "store", PreparationSettings(validation_split=False))
     store = open_parts(tmp_path / "store")["train"]
     assert store.num_documents == 2000
     table = build_pairs(store, PairSettings(pairing=pairing, max_seq_length=64), seed=5, epoch=0)

@@ -97,11 +97,11 @@ def _corpus(config: Config, directory: Path) -> CorpusSettings:
 
 
 def _store(corpus: CorpusSettings, directory: Path, tokenizer: "Tokenizer") -> Path:
-    from bertkit.data.preparation import prepare_store
+    from bertkit.data.preparation import PreparationSettings, prepare_store
 
     _step(3, "text becomes token ids; a tenth each is kept for validation and test")
-    report = prepare_store(corpus, tokenizer, directory / "store", validation_split=True)
-    say(table(report.rows()))
+    report = prepare_store(corpus, tokenizer, directory / "store", PreparationSettings())
+    say(report.text())
     return directory / "store"
 
 
@@ -170,7 +170,7 @@ def _held_out(corpus: CorpusSettings) -> Iterator[list[str]]:
     """The sentences of each document of the test part, in the order of the text."""
     from bertkit.text.sentences import sentence_splitter, sentences_of
 
-    split = sentence_splitter(corpus.sentence_end)
+    split = sentence_splitter(corpus.sentence_end, language=corpus.language)
     for document in read_documents(corpus, ReadingReport()):
         if part_of(document.text, validation_split=True) == "test":
             yield sentences_of(document, split)

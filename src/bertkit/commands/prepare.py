@@ -1,42 +1,160 @@
-"""`bertkit prepare`: raw text to a store of token ids, split into training, validation and test.
+"""`bertkit prepare`: raw text to a store of token ids, and on demand to finished instances for other trainers.
 
-In: --input_file and a tokenizer.  Out: STORE/{train,validation,test} and a corpus report.  Next: data/preparation.py
+In: --input_file and a tokenizer.  Out: STORE/{train,validation,test}, a corpus report, files of instances.
+Next: data/preparation.py
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from bertkit.console import result, table
+from bertkit.console import result, say, table
+from bertkit.data.masking import MaskingSettings
+from bertkit.data.pairs import PairSettings
+from bertkit.data.preparation import PreparationSettings, prepare_store
+from bertkit.errors import InputError
 from bertkit.options import group, option, write_settings
 from bertkit.text.documents import CorpusSettings
+
+if TYPE_CHECKING:
+    from bertkit.text.tokenizer import Tokenizer
+
+GOOGLE_PREDICTIONS = 20  # create_pretraining_data.py's default
 
 
 @dataclass(frozen=True)
 class Config:
-    """What to read, how to cut it into ids, and where to write."""
+    """What to read, how to cut it into ids, where to write, and what to export."""
 
     tokenizer: str = option(help="folder with tokenizer.json or vocab.txt, or one of these files")
     output_dir: str = option(help="folder of the store; an older store there is replaced")
     corpus: CorpusSettings = group(CorpusSettings)
     do_lower_case: bool | None = option(None, help="lower-case the text; null: as the tokenizer's files say")
-    validation_split: bool = option(
-        True, help="keep a tenth of the documents each for validation and test, by the hash of their text"
+    preparation: PreparationSettings = group(PreparationSettings)
+    export: Literal["none", "jsonl", "parquet"] = option(
+        "none", help="also write finished instances (pairs made, tokens hidden) in Hugging Face's column names"
     )
+    dupe_factor: int = option(
+        1, help="epochs exported, each with pairs and masks of its own; create_pretraining_data.py takes 10"
+    )
+    pad_to: int | None = option(None, help="tokens every exported row is filled up to with [PAD]; null: none")
+    compat: Literal["none", "google"] = option(
+        "none",
+        help="google: in place of a store, the very instances of create_pretraining_data.py for this seed, in memory",
+    )
+    seed: int = option(12345, help="seed of exported pairs and masks")
+    pairs: PairSettings = group(PairSettings)
+    masking: MaskingSettings = group(MaskingSettings)
+
+    def __post_init__(self) -> None:
+        if self.compat == "google" and self.export == "none":
+            raise InputError("makes instances only", field="--compat google", remedy="add --export jsonl or parquet")
+        if self.compat == "google" and self.masking.masking not in ("token", "whole_word"):
+            raise InputError(
+                "is no scheme of Google's builder",
+                field="--masking",
+                value=self.masking.masking,
+                expected="token | whole_word",
+            )
 
 
 def run(config: Config) -> None:
-    """Write the store and print the corpus report.
+    """Write the store, print the corpus report, and export what was asked for.
 
     Raises:
-        InputError: what reading, the tokenizer or the output folder raise.
+        InputError: what reading, the tokenizer, the output folder or the pairs raise.
     """
-    from bertkit.data.preparation import prepare_store
     from bertkit.text.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(config.tokenizer, do_lower_case=config.do_lower_case)
     output = Path(config.output_dir)
-    report = prepare_store(config.corpus, tokenizer, output, validation_split=config.validation_split)
+    if config.compat == "google":
+        _export_google(config, tokenizer, output)
+        return
+    report = prepare_store(config.corpus, tokenizer, output, config.preparation)
     write_settings(config, output)
-    result(table(report.rows()))
+    result(report.text())
+    if config.export != "none":
+        _export_store(config, tokenizer, output)
     result(f"store: {output}")
     result(f"next: bertkit pretrain --data_dir {output} --output_dir RUN")
+
+
+def _export_store(config: Config, tokenizer: "Tokenizer", output: Path) -> None:
+    from bertkit.data.export import store_instances, write_instances
+    from bertkit.data.instances import read_phrases
+    from bertkit.data.store import open_parts
+
+    phrases = read_phrases(config.masking, tokenizer)
+    for part, store in open_parts(output).items():
+        instances = store_instances(
+            store,
+            config.pairs,
+            config.masking,
+            tokenizer.vocabulary,
+            seed=config.seed,
+            epochs=config.dupe_factor,
+            phrases=phrases,
+        )
+        path = output / "instances" / f"{part}.{config.export}"
+        try:
+            number = write_instances(
+                instances,
+                path,
+                format=_format(config),
+                pad_to=config.pad_to,
+                pad_id=tokenizer.vocabulary.pad_id,
+            )
+        except InputError as problem:
+            if part == "train":
+                raise
+            say(f"no instances of the {part} part: {problem.problem}")
+            continue
+        result(f"{number:,} instances: {path}")
+
+
+def _export_google(config: Config, tokenizer: "Tokenizer", output: Path) -> None:
+    from bertkit.data.export import write_instances
+    from bertkit.data.google import GoogleReport, GoogleSettings, google_instances
+
+    settings = GoogleSettings(
+        max_seq_length=config.pairs.max_seq_length,
+        max_predictions_per_seq=config.masking.max_predictions_per_seq or GOOGLE_PREDICTIONS,
+        masked_lm_prob=config.masking.mlm_probability,
+        dupe_factor=config.dupe_factor,
+        short_seq_prob=config.pairs.short_seq_prob,
+        do_whole_word_mask=config.masking.masking == "whole_word",
+        seed=config.seed,
+    )
+    report = GoogleReport()
+    instances = google_instances(_sentences(config), tokenizer, settings, report)
+    path = output / f"instances.{config.export}"
+    number = write_instances(
+        instances,
+        path,
+        format=_format(config),
+        with_positions=True,
+        pad_to=config.pad_to,
+        pad_id=tokenizer.vocabulary.pad_id,
+    )
+    write_settings(config, output)
+    result(table(report.rows()))
+    result(f"{number:,} instances: {path}")
+
+
+def _format(config: Config) -> Literal["jsonl", "parquet"]:
+    assert config.export != "none"
+    return config.export
+
+
+def _sentences(config: Config) -> Iterator[list[str]]:
+    from bertkit.text.corpus import CorpusReport, open_corpus
+    from bertkit.text.sentences import sentence_splitter, sentences_of
+
+    corpus, cleaning, report = config.corpus, config.preparation.cleaning, CorpusReport()
+    split = sentence_splitter(corpus.sentence_end, language=corpus.language)
+    with open_corpus(corpus, cleaning, report) as documents:
+        for document in documents:
+            yield sentences_of(document, split)
+    say(table(report.rows(cleaning)))

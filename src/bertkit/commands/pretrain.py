@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
+from bertkit.data.preparation import PreparationSettings, prepare_store, store_key
 from bertkit.errors import InputError
 from bertkit.options import SETTINGS_FILE, group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
@@ -38,11 +39,11 @@ class Config:
     """The data, the model, the pairs and masks, and the training."""
 
     output_dir: str = option(help="folder of the run (RUN); the finished model stands in it")
-    data_dir: str | None = option(None, help="store of `bertkit prepare`")
+    data_dir: str | None = option(None, help="store of `bertkit prepare`: a folder, or a URL that fsspec opens")
     corpus: CorpusSettings = group(CorpusSettings)
     tokenizer: str | None = option(None, help="tokenizer for --input_file: folder, vocab.txt or tokenizer.json")
     do_lower_case: bool | None = option(None, help="lower-case --input_file; null: as the tokenizer's files say")
-    validation_split: bool = option(True, help="keep a tenth of --input_file each for validation and test")
+    preparation: PreparationSettings = group(PreparationSettings)
     model_size: str = option(
         "tiny", help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size"
     )
@@ -136,8 +137,9 @@ def _store_directory(config: Config) -> Path:
             remedy="run `bertkit prepare` first, or name your text by --input_file",
         )
     if config.data_dir is not None:
-        return Path(config.data_dir)
-    from bertkit.data.preparation import prepare_store, store_key
+        from bertkit.data.remote import local_store
+
+        return local_store(config.data_dir)
     from bertkit.text.corpora import cache_directory
     from bertkit.text.tokenizer import load_tokenizer
 
@@ -150,13 +152,13 @@ def _store_directory(config: Config) -> Path:
             "--input_file …` go the whole way",
         )
     tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
-    key = store_key(config.corpus, tokenizer, validation_split=config.validation_split)
+    key = store_key(config.corpus, tokenizer, config.preparation)
     directory = cache_directory() / "stores" / key[:24]
     if directory.exists():
         say(f"store: {directory} (prepared before from the same text, tokenizer and settings)")
     else:
-        report = prepare_store(config.corpus, tokenizer, directory, validation_split=config.validation_split)
-        say(table(report.rows()))
+        report = prepare_store(config.corpus, tokenizer, directory, config.preparation)
+        say(report.text())
     return directory
 
 

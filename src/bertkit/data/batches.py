@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.data.collate import Batch, collate
-from bertkit.data.masking import MaskingSettings, mask_tokens
+from bertkit.data.instances import masked_rows
+from bertkit.data.masking import MaskingSettings
 from bertkit.data.order import micro_batches
 from bertkit.data.pairs import PairTable
-from bertkit.data.rows import build_rows
+from bertkit.data.selection import Phrases
 from bertkit.data.store import Store
 from bertkit.text.vocabulary import Vocabulary
 
@@ -40,6 +41,7 @@ def build_global_batch(
     epoch: int,
     micro_batch_tokens: int,
     with_pairs: bool,
+    phrases: Phrases | None = None,
 ) -> GlobalBatch:
     """Return the rows of the table as micro-batches; what is hidden depends on (seed, epoch, row) only.
 
@@ -47,15 +49,8 @@ def build_global_batch(
     micro_batch_tokens: most tokens of a micro-batch, padding counted.
     with_pairs: whether the batches carry next_sentence_label.
     """
-    built = build_rows(store, table, rows, vocabulary)
-    masked = mask_tokens(
-        built.input_ids,
-        index=rows,
-        ordinary=vocabulary.ordinary,
-        mask_id=vocabulary.mask_id,
-        settings=masking,
-        seed=seed,
-        epoch=epoch,
+    built, masked = masked_rows(
+        store, table, rows, vocabulary=vocabulary, masking=masking, phrases=phrases, seed=seed, epoch=epoch
     )
     labels = table.next_sentence_label[rows] if with_pairs else None
     [cuts] = micro_batches(built.lengths, micro_batch_tokens=micro_batch_tokens)

@@ -1,27 +1,37 @@
 """Which tokens are hidden, and behind what.
 
 In: rows of ids.  Out: the rows with tokens replaced, and where which token stood.  Next: order.py
+(Which tokens are hidden together: selection.py)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.data.random import Stream
+from bertkit.data.selection import NGRAM_LENGTHS, ONE_WORD, SPAN_LENGTHS, Phrases, select_units
 from bertkit.errors import InputError
 from bertkit.options import option
 
 _POSITION_BITS = 20  # a row never has more tokens than these count
 _LANE_REPLACE = 1 << _POSITION_BITS  # lanes below are positions in the row
 _LANE_TOKEN = 2 << _POSITION_BITS
+_LANE_LENGTH = 3 << _POSITION_BITS
+_UNIT_LENGTHS = {"whole_word": ONE_WORD, "phrases": ONE_WORD, "span": SPAN_LENGTHS, "ngram": NGRAM_LENGTHS}
 
 
 @dataclass(frozen=True)
 class MaskingSettings:
-    """How many tokens are hidden and what stands in their place."""
+    """How many tokens are hidden, which together, and what stands in their place."""
 
+    masking: Literal["token", "whole_word", "span", "ngram", "phrases"] = option(
+        "token",
+        help="what is hidden together: token; whole_word; span (1 to 10 words, SpanBERT's lengths); ngram (1 to 4 "
+        "words); phrases (the terms of --phrases_file first, then words)",
+    )
     mlm_probability: float = option(
         0.15, help="share of a row's ordinary tokens that are hidden", aliases=("masked_lm_prob",)
     )
@@ -30,10 +40,23 @@ class MaskingSettings:
         0.1, help="share of the hidden tokens replaced by a random ordinary token; the rest stays as it is"
     )
     max_predictions_per_seq: int | None = option(None, help="most tokens hidden in a row; null: no cap")
+    final_mlm_probability: float | None = option(
+        None, help="share hidden at the end of training, reached in a straight line; null: mlm_probability throughout"
+    )
+    phrases_file: str | None = option(None, help="terms that --masking phrases hides first, one a line")
 
     def __post_init__(self) -> None:
+        if (self.masking == "phrases") != (self.phrases_file is not None):
+            raise InputError(
+                "belong together",
+                field="--masking phrases, --phrases_file",
+                value=self.phrases_file,
+                remedy="give both, or none of them",
+            )
+        final = self.mlm_probability if self.final_mlm_probability is None else self.final_mlm_probability
         for name, value in (
             ("mlm_probability", self.mlm_probability),
+            ("final_mlm_probability", final),
             ("mask_replace_prob", self.mask_replace_prob),
             ("random_replace_prob", self.random_replace_prob),
         ):
@@ -49,6 +72,13 @@ class MaskingSettings:
             raise InputError(
                 "hides nothing", field="--max_predictions_per_seq", value=self.max_predictions_per_seq, expected="≥ 1"
             )
+
+    def at(self, progress: float) -> "MaskingSettings":
+        """Return the settings in force when the share `progress` (0 to 1) of the training is done."""
+        if self.final_mlm_probability is None:
+            return self
+        rate = self.mlm_probability + (self.final_mlm_probability - self.mlm_probability) * progress
+        return replace(self, mlm_probability=rate, final_mlm_probability=None)
 
 
 @dataclass(frozen=True)
@@ -85,31 +115,46 @@ def mask_tokens(
     settings: MaskingSettings,
     seed: int,
     epoch: int,
+    word_starts: NDArray[np.bool_] | None = None,
+    phrases: Phrases | None = None,
 ) -> MaskedRows:
-    """Return the rows with an exact number of tokens hidden, a pure function of (seed, epoch, index).
+    """Return the rows with tokens hidden, a pure function of (seed, epoch, index).
 
     input_ids: (rows, seq) int64; padding may follow a row, being no ordinary token.
     index: (rows,) which row of the epoch each is.
     ordinary: (vocab,) bool, the ids that may be hidden or drawn: not [PAD] [UNK] [CLS] [SEP] [MASK] [unused…].
+    word_starts: (rows, seq) bool, for every scheme but `token`; phrases: for `phrases`.
 
     Source: Devlin et al. 2019, A.1. Google counts [CLS] and [SEP] in the length, hides [UNK], and draws from the
     whole vocabulary; we do none of the three.
     """
-    seq = input_ids.shape[1]
     stream = Stream(seed, "mask", epoch)
     eligible = ordinary[input_ids]  # (rows, seq)
-    lanes = np.arange(seq)
-    # A random order of the positions: the low bits hold the position, so that no two keys are equal. (As many bits
-    # whatever the padding, on which nothing may depend.)
-    position_bits = np.uint64(_POSITION_BITS)
-    keys = stream.bits(index=index[:, None], lane=lanes[None, :])  # (rows, seq)
-    keys = (keys >> position_bits << position_bits) | lanes.astype(np.uint64)
-    keys = np.where(eligible, keys, np.uint64(2**64 - 1))
     wanted = num_targets(eligible.sum(axis=1), settings)
-    last = np.take_along_axis(np.sort(keys, axis=1), np.maximum(wanted - 1, 0)[:, None], axis=1)
-    selected = eligible & (keys <= last) & (wanted > 0)[:, None]
+    keys = _keys(stream, index, input_ids.shape[1])
+    if settings.masking == "token":
+        selected = _smallest(np.where(eligible, keys, np.uint64(2**64 - 1)), wanted) & eligible
+        unit = np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape)
+    else:
+        assert word_starts is not None
+        first = None
+        if settings.masking == "phrases":
+            assert phrases is not None
+            word_starts, first = _joined(word_starts, phrases.find(input_ids))
+        chosen = select_units(
+            eligible,
+            word_starts,
+            wanted,
+            keys,
+            stream.uniform(index=index[:, None], lane=_LANE_LENGTH + np.arange(input_ids.shape[1])[None, :]),
+            lengths=_UNIT_LENGTHS[settings.masking],
+            first=first,
+        )
+        selected, unit = chosen.selected, chosen.unit
     rows, columns = selected.nonzero()
-    fate = stream.uniform(index=index[rows], lane=_LANE_REPLACE + columns)
+    # SpanBERT decides once for a whole span; every other scheme for each token.
+    deciding = unit[rows, columns] if settings.masking == "span" else columns
+    fate = stream.uniform(index=index[rows], lane=_LANE_REPLACE + deciding)
     draw = stream.uniform(index=index[rows], lane=_LANE_TOKEN + columns)
     drawable = np.flatnonzero(ordinary)
     replacement = np.where(
@@ -124,3 +169,33 @@ def mask_tokens(
     output = input_ids.copy()
     output[rows, columns] = replacement
     return MaskedRows(output, selected)
+
+
+def _keys(stream: Stream, index: NDArray[np.int64], seq: int) -> NDArray[np.uint64]:
+    """A random order of the positions of each row, (rows, seq).
+
+    The low bits hold the position, so that no two keys are equal; as many bits whatever the padding, on which nothing
+    may depend.
+    """
+    position_bits, lanes = np.uint64(_POSITION_BITS), np.arange(seq)
+    keys = stream.bits(index=index[:, None], lane=lanes[None, :])
+    return (keys >> position_bits << position_bits) | lanes.astype(np.uint64)
+
+
+def _smallest(keys: NDArray[np.uint64], number: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where the `number` smallest keys of each row stand, (rows, seq)."""
+    last = np.take_along_axis(np.sort(keys, axis=1), np.maximum(number - 1, 0)[:, None], axis=1)
+    return (keys <= last) & (number > 0)[:, None]
+
+
+def _joined(
+    word_starts: NDArray[np.bool_], phrases: list[tuple[int, int, int]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The words with every phrase made one of them, and where phrases start."""
+    joined, first = word_starts.copy(), np.zeros_like(word_starts)
+    for row, start, end in phrases:
+        joined[row, start:end] = False
+        joined[row, start] = first[row, start] = True
+        if end < joined.shape[1]:
+            joined[row, end] = True
+    return joined, first

@@ -1,44 +1,80 @@
 """Raw text to a store of three parts: documents are read, split, tokenized and written, and every loss is counted.
 
 In: CorpusSettings and a Tokenizer.  Out: STORE/{train,validation,test}, the tokenizer's files, one manifest.
-Next: store.py
+Bytes depend on text and settings only: not on processes, chunks, or how often the build was killed and begun again.
+Next: encoding.py
 """
 
 import hashlib
 import json
+import shutil
 import sys
+import time
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertkit.console import Progress
-from bertkit.data.store import FORMAT_VERSION, MANIFEST, PARTS, StoreWriter
+from bertkit.console import Progress, say, table
+from bertkit.data.encoding import EncodedDocuments, EncodingSettings, encode_documents
+from bertkit.data.executors import open_executor
+from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS, SHARD_TOKENS, StoreWriter
 from bertkit.errors import InputError
-from bertkit.files import directory_written_atomically, sha256_of_file, write_atomically
-from bertkit.text.documents import CorpusSettings, Document, ReadingReport, part_of, read_documents
-from bertkit.text.readers import find_sources
-from bertkit.text.sentences import sentence_splitter, sentences_of
+from bertkit.files import finish_directory, put_back, sha256_of_file, write_atomically
+from bertkit.options import group, option
+from bertkit.text.clean import CleaningSettings
+from bertkit.text.corpus import CorpusReport, open_corpus
+from bertkit.text.documents import CorpusSettings, Document, part_of
+from bertkit.text.readers import COMPRESSED, find_sources
 from bertkit.text.tokenizer import Tokenizer
 
-DOCUMENTS_AT_ONCE = 1000  # tokenized in one call of the library
+CHUNK_BYTES = 1 << 20  # text handed to a process at a time
+RULES_VERSION = 1  # raised when reading, cleaning, splitting or tokenizing gives something else than before
+JOURNAL = "building.json"  # in STORE.tmp: whose half-built store it is
+MOST_FREQUENT = 10  # unknown characters named in the report
+
+
+@dataclass(frozen=True)
+class PreparationSettings:
+    """How text becomes a store, and by how many processes."""
+
+    validation_split: bool = option(
+        True, help="keep a tenth of the documents each for validation and test, by the hash of their text"
+    )
+    word_segmenter: str = option(
+        "none",
+        help="word boundaries kept for --masking whole_word and its like: none (## tells them), spaces (the text has "
+        "them between its words), rjieba, jieba, or package.module:function from a sentence to its words",
+    )
+    cleaning: CleaningSettings = group(CleaningSettings)
+    workers: int = option(1, help="processes that tokenize; the bytes of the store do not depend on it")
+    dask: str | None = option(None, help="address of a Dask scheduler (tcp://…) whose workers tokenize instead")
+    shard_tokens: int = option(SHARD_TOKENS, help="most tokens in one file of the store; held in memory while written")
+
+    def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("shard_tokens", self.shard_tokens)):
+            if value < 1:
+                raise InputError("is not a positive number", field=f"--{name}", value=value, expected="1 or more")
 
 
 @dataclass
 class PreparationReport:
     """What became of the text; printed, and kept in the store's manifest."""
 
-    reading: ReadingReport = field(default_factory=ReadingReport)
+    corpus: CorpusReport = field(default_factory=CorpusReport)
+    cleaning: CleaningSettings = field(default_factory=CleaningSettings)
     parts: dict[str, dict[str, int]] = field(default_factory=dict)  # documents, sentences, tokens, unknown_tokens
     sentences_without_tokens: int = 0
     documents_without_tokens: int = 0
     documents_of_one_sentence: int = 0
     repeated_documents: int = 0
+    unknown_characters: Counter[str] = field(default_factory=Counter)  # that no entry of the vocabulary has
+    documents_kept: int = 0  # of a build that was stopped; their unknown characters are not counted again
 
     def rows(self) -> list[tuple[str, object]]:
         """Return the corpus report as rows of a table."""
@@ -46,7 +82,7 @@ class PreparationReport:
         for counts in self.parts.values():
             total.update(counts)
         documents, tokens = total["documents"], max(1, total["tokens"])
-        rows: list[tuple[str, object]] = [*self.reading.rows()]
+        rows: list[tuple[str, object]] = [*self.corpus.rows(self.cleaning)]
         rows += [
             ("sentences dropped: no token in them", self.sentences_without_tokens),
             ("documents dropped: no token in them", self.documents_without_tokens),
@@ -60,71 +96,82 @@ class PreparationReport:
         ]
         return rows + [(f"documents for {part}", self.parts[part]["documents"]) for part in self.parts]
 
+    def text(self) -> str:
+        """Return the corpus report as people read it, the most frequent unknown characters named."""
+        lines = [table(self.rows())]
+        if self.unknown_characters:
+            # By count, then by text: the order must not depend on which process met a character first.
+            ranked = sorted(self.unknown_characters.items(), key=lambda item: (-item[1], item[0]))
+            shown = "  ".join(f"{character} {count:,}" for character, count in ranked[:MOST_FREQUENT])
+            since = f" after the {self.documents_kept:,} documents of the stopped build" if self.documents_kept else ""
+            lines.append(f"  unknown characters{since} ({len(ranked):,} different), the most frequent: {shown}")
+        return "\n".join(lines)
 
-def store_key(corpus: CorpusSettings, tokenizer: Tokenizer, *, validation_split: bool) -> str:
+
+def store_key(corpus: CorpusSettings, tokenizer: Tokenizer, settings: PreparationSettings) -> str:
     """Return a hash of all that the bytes of a store depend on: settings, tokenizer, every file's name and content.
 
-    Where the files stand is no part of it; their order is.
+    Where the files stand is no part of it, nor by how many processes; their order is.
     """
     sources = [(source.name, sha256_of_file(source.path)) for source in find_sources(corpus.input_file)]
-    settings = asdict(corpus)
-    del settings["input_file"]
+    reading = asdict(corpus)
+    del reading["input_file"]
     described = {
         "format_version": FORMAT_VERSION,
         "sources": sources,
-        "settings": settings,
-        "reader": _function_hash(corpus.format),
+        "settings": reading,
+        "functions": [_function_hash(name) for name in (corpus.format, settings.word_segmenter)],
         "tokenizer": {name: hashlib.sha256(content).hexdigest() for name, content in tokenizer.files().items()},
-        "validation_split": validation_split,
+        "validation_split": settings.validation_split,
+        "word_segmenter": settings.word_segmenter,
+        "cleaning": {name: value for name, value in asdict(settings.cleaning).items() if name != "rejects_file"},
+        "shard_tokens": settings.shard_tokens,
+        "rules": RULES_VERSION,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def _function_hash(format_name: str) -> str | None:
-    """The content of the module of a user's own reader, which decides what its documents are."""
-    if ":" not in format_name:
+def _function_hash(name: str) -> str | None:
+    """The content of the module of a user's own function, which decides what it gives."""
+    if ":" not in name:
         return None
     from bertkit.text.records import load_function
 
-    module = sys.modules[load_function(format_name).__module__]
+    module = sys.modules[load_function(name).__module__]
     file = vars(module).get("__file__")  # a built-in module has none
     return sha256_of_file(file) if file else None
 
 
 def prepare_store(
-    corpus: CorpusSettings, tokenizer: Tokenizer, output_directory: Path, *, validation_split: bool
+    corpus: CorpusSettings, tokenizer: Tokenizer, output_directory: Path, settings: PreparationSettings
 ) -> PreparationReport:
     """Write a store and return what became of the text; the folder appears whole or not at all.
 
-    validation_split: a tenth of the documents each for validation and test, by the hash of their text
-        (documents.part_of); False puts all into train.
+    A build that was killed is gone on with: its finished files are kept.
 
     Raises:
         InputError: no document with a token in it, or what reading raises; something else stands at the folder.
     """
     _require_free(output_directory)
-    report = PreparationReport()
-    with directory_written_atomically(output_directory) as folder:
-        vocabulary = tokenizer.vocabulary
-        writers = {
-            part: StoreWriter(folder / part, vocab_size=vocabulary.size, unk_id=vocabulary.unk_id) for part in PARTS
-        }
-        seen = _write_documents(corpus, tokenizer, writers, report, validation_split)
-        for part, writer in writers.items():
-            manifest = writer.close(vocabulary_hash=vocabulary.hash)
-            report.parts[part] = {
-                name: manifest[name] for name in ("documents", "sentences", "tokens", "unknown_tokens")
-            }
-        if not any(counts["documents"] for counts in report.parts.values()):
-            raise InputError(
-                "holds no document with a token in it",
-                file=corpus.input_file,
-                remedy="look at it with `bertkit inspect corpus`",
-            )
-        report.repeated_documents = len(seen) - len(np.unique(np.frombuffer(seen, dtype=np.uint64)))
+    key = store_key(corpus, tokenizer, settings)
+    folder = _begun_folder(output_directory, key)
+    try:
+        report = _build(corpus, tokenizer, folder, settings)
         for name, content in tokenizer.files().items():
             write_atomically(folder / name, content)
-        _write_manifest(folder, corpus, tokenizer, report, validation_split)
+        _write_manifest(folder, corpus, tokenizer, settings, report, key)
+        (folder / JOURNAL).unlink(missing_ok=True)
+        finish_directory(folder, output_directory)
+    except BrokenExecutor as problem:
+        raise InputError(
+            f"a process that tokenized was ended from outside ({problem})",
+            field="--workers",
+            value=settings.workers,
+            remedy="run the same command again: what is finished is kept; fewer workers need less memory",
+        ) from problem
+    except Exception:  # (a kill leaves the folder, to be gone on with; an error does not)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return report
 
 
@@ -143,50 +190,168 @@ def _require_free(directory: Path) -> None:
         )
 
 
-def _write_documents(
-    corpus: CorpusSettings,
-    tokenizer: Tokenizer,
-    writers: dict[str, StoreWriter],
-    report: PreparationReport,
-    validation_split: bool,
-) -> "array[int]":
-    """Write all documents; return a 64-bit hash of each text (8 bytes a document: all that grows with the corpus)."""
-    split = sentence_splitter(corpus.sentence_end)
-    seen = array("Q")
-    documents = read_documents(corpus, report.reading)
-    with Progress("preparing", total=None, unit="documents") as progress:
-        for chunk in _chunks(documents, DOCUMENTS_AT_ONCE):
-            sentences = [sentences_of(document, split) for document in chunk]
-            encoded = iter(tokenizer.encode_plain([sentence for group in sentences for sentence in group]))
-            for document, group in zip(chunk, sentences, strict=True):
-                ids = list(islice(encoded, len(group)))
-                kept = [sentence for sentence in ids if len(sentence)]
-                report.sentences_without_tokens += len(ids) - len(kept)
-                if not kept:
-                    report.documents_without_tokens += 1
-                    continue
-                report.documents_of_one_sentence += len(kept) == 1
-                digest = hashlib.sha1(document.text.encode("utf-8")).digest()
-                seen.append(int.from_bytes(digest[:8], "little"))
-                writers[part_of(document.text, validation_split=validation_split)].add(document.id, kept)
-            progress.advance(len(chunk))
-    return seen
+def _begun_folder(output_directory: Path, key: str) -> Path:
+    """The folder in which the store is built: the one of a killed build of the very same store, or a new one."""
+    put_back(output_directory)
+    folder = output_directory.with_name(f"{output_directory.name}.tmp")
+    # (The manifest is written before the journal goes, so that one of the two names the key at every instant.)
+    named = next((folder / name for name in (JOURNAL, MANIFEST) if (folder / name).is_file()), None)
+    if named is not None and json.loads(named.read_text(encoding="utf-8"))["key"] == key:
+        say(f"going on with the build that was stopped: {folder}")
+        for unfinished in folder.rglob(".*.tmp"):  # of a file that the killed process was writing
+            unfinished.unlink()
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_atomically(folder / JOURNAL, json.dumps({"key": key}))
+    return folder
 
 
-def _chunks(documents: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    iterator = iter(documents)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+def _build(
+    corpus: CorpusSettings, tokenizer: Tokenizer, folder: Path, settings: PreparationSettings
+) -> PreparationReport:
+    report, vocabulary = PreparationReport(), tokenizer.vocabulary
+    encoding = EncodingSettings(replace(tokenizer), corpus.sentence_end, corpus.language, settings.word_segmenter)
+    writers = [
+        StoreWriter(
+            folder / part,
+            vocab_size=vocabulary.size,
+            unk_id=vocabulary.unk_id,
+            has_word_starts=encoding.has_word_starts,
+            shard_tokens=settings.shard_tokens,
+        )
+        for part in PARTS
+    ]
+    report.cleaning = settings.cleaning
+    reader = _Reader(corpus, settings, [writer.num_given for writer in writers], report.corpus)
+    total, began = _size_of(corpus), time.perf_counter()
+    with (
+        open_executor(workers=settings.workers, dask=settings.dask) as (executor, num_workers),
+        Progress("preparing", total=total, unit="bytes") as progress,
+    ):
+        for chunk, encoded in _encoded(reader.chunks(), encoding, executor, in_flight=2 * num_workers + 1):
+            if began and total and chunk.size:
+                _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
+                began = 0.0
+            for number, writer in enumerate(writers):
+                writer.add(encoded.take(chunk.parts == number))
+            report.unknown_characters.update(encoded.unknown_characters)
+            progress.advance(chunk.size)
+    for part, writer in zip(PARTS, writers, strict=True):
+        manifest = writer.close(vocabulary_hash=vocabulary.hash)
+        report.parts[part] = {name: manifest[name] for name in COUNTS}
+        report.sentences_without_tokens += manifest["sentences_without_tokens"]
+        report.documents_without_tokens += manifest["documents_without_tokens"]
+        report.documents_of_one_sentence += manifest["documents_of_one_sentence"]
+    if not any(counts["documents"] for counts in report.parts.values()):
+        raise InputError(
+            "holds no document with a token in it",
+            file=corpus.input_file,
+            remedy="look at it with `bertkit inspect corpus`",
+        )
+    report.repeated_documents = reader.num_repeated()
+    report.documents_kept = sum(reader.done)
+    return report
+
+
+def _say_estimate(chunks: float, first: EncodedDocuments, seconds: float) -> None:
+    """Say what the whole will take, going by its first chunk."""
+    megabytes = chunks * (first.tokens.nbytes / 2 + first.sentence_lengths.nbytes / 2) / 1e6  # uint16, int32 on disk
+    if chunks > 1:
+        say(f"about {megabytes:,.0f} MB on disk and {chunks * seconds:,.0f} seconds, by the first megabyte")
+
+
+def _size_of(corpus: CorpusSettings) -> int | None:
+    """The bytes of text to be read; unknown where files are compressed."""
+    sources = find_sources(corpus.input_file)
+    if any(source.path.name.lower().endswith(COMPRESSED) for source in sources):
+        return None
+    return sum(source.path.stat().st_size for source in sources)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Documents that are encoded together."""
+
+    documents: list[Document]
+    parts: "np.ndarray[Any, np.dtype[np.int64]]"  # (documents,) place in PARTS
+    size: int  # bytes of text, those of documents that an earlier build has done included
+
+
+@dataclass
+class _Reader:
+    """Reads documents, tells their parts, and passes over those that an earlier, killed build has finished."""
+
+    corpus: CorpusSettings
+    settings: PreparationSettings
+    done: list[int]  # for each part, how many of its documents stand in finished files
+    report: CorpusReport
+    _hashes: "array[int]" = field(default_factory=lambda: array("Q"))  # 8 bytes a document: all that grows
+
+    def chunks(self) -> Iterator[_Chunk]:
+        """Yield the documents in chunks of about CHUNK_BYTES."""
+        with open_corpus(self.corpus, self.settings.cleaning, self.report) as documents:
+            yield from self._chunks(documents)
+
+    def _chunks(self, read: Iterator[Document]) -> Iterator[_Chunk]:
+        documents: list[Document] = []
+        parts: list[int] = []
+        size, met = 0, [0] * len(PARTS)
+        for document in read:
+            text = document.text.encode("utf-8", errors="surrogatepass")
+            digest = hashlib.sha1(text).digest()
+            self._hashes.append(int.from_bytes(digest[:8], "little"))
+            part = PARTS.index(part_of(document.text, validation_split=self.settings.validation_split))
+            size += len(text)
+            met[part] += 1
+            if met[part] > self.done[part]:
+                documents.append(document)
+                parts.append(part)
+            if size >= CHUNK_BYTES:
+                yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
+                documents, parts, size = [], [], 0
+        yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
+
+    def num_repeated(self) -> int:
+        """Return how many documents have the text of an earlier one."""
+        return len(self._hashes) - len(np.unique(np.frombuffer(self._hashes, dtype=np.uint64)))
+
+
+def _encoded(
+    chunks: Iterator[_Chunk], settings: EncodingSettings, executor: Executor | None, *, in_flight: int
+) -> Iterator[tuple[_Chunk, EncodedDocuments]]:
+    """Yield the chunks with their ids, in order; with an executor at most `in_flight` wait at a time."""
+    if executor is None:
+        for chunk in chunks:
+            yield chunk, encode_documents(chunk.documents, settings)
+        return
+    waiting: deque[tuple[_Chunk, Future[EncodedDocuments]]] = deque()
+    for chunk in chunks:
+        waiting.append((chunk, executor.submit(encode_documents, chunk.documents, settings)))
+        if len(waiting) >= in_flight:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    for done, future in waiting:
+        yield done, future.result()
 
 
 def _write_manifest(
-    folder: Path, corpus: CorpusSettings, tokenizer: Tokenizer, report: PreparationReport, validation_split: bool
+    folder: Path,
+    corpus: CorpusSettings,
+    tokenizer: Tokenizer,
+    settings: PreparationSettings,
+    report: PreparationReport,
+    key: str,
 ) -> None:
     manifest: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "key": store_key(corpus, tokenizer, validation_split=validation_split),
+        "key": key,
         "parts": report.parts,
-        "settings": {**asdict(corpus), "validation_split": validation_split},
+        "settings": {
+            **asdict(corpus),
+            "validation_split": settings.validation_split,
+            "word_segmenter": settings.word_segmenter,
+        },
         "vocabulary_sha256": tokenizer.vocabulary.hash,
         "report": dict(report.rows()),
     }

@@ -20,6 +20,7 @@ class Rows:
     input_ids: NDArray[np.int64]  # (rows, seq)
     token_type_ids: NDArray[np.int64]  # (rows, seq): 0 up to and with the first [SEP], then 1; 0 on padding
     lengths: NDArray[np.int64]  # (rows,) special tokens included
+    word_starts: NDArray[np.bool_]  # (rows, seq): whether a word begins here; each special token is a word
 
 
 def row_lengths(table: PairTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -45,4 +46,10 @@ def build_rows(store: Store, table: PairTable, rows: NDArray[np.int64], vocabula
     input_ids[in_a] = store.tokens(table.start_a[rows], table.end_a[rows])
     input_ids[in_b] = store.tokens(table.start_b[rows], table.end_b[rows])
     token_type_ids = ((column > first_sep) & (column <= last_sep)).astype(np.int64)
-    return Rows(input_ids, token_type_ids, lengths)
+    word_starts = ~vocabulary.continuation[input_ids]
+    if store.shard_word_starts:
+        word_starts[in_a] = store.word_starts(table.start_a[rows], table.end_a[rows])
+        word_starts[in_b] = store.word_starts(table.start_b[rows], table.end_b[rows])
+    word_starts[:, 1:2] = True  # where trimming cut a word, its rest is one
+    word_starts |= np.roll(input_ids == vocabulary.sep_id, 1, axis=1)
+    return Rows(input_ids, token_type_ids, lengths, word_starts)

@@ -5,7 +5,7 @@ In: documents as lists of sentences of ids.  Out: shard-00000.arrow … and mani
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,91 +14,151 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertkit.data.encoding import EncodedDocuments
 from bertkit.errors import InputError
-from bertkit.files import sha256_of_file, write_atomically
+from bertkit.files import fsync_file, sha256_of_file, write_atomically
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+PROGRESS = "progress.json"  # of a part that is being written
 PARTS = ("train", "validation", "test")
+COUNTS = ("documents", "sentences", "tokens", "unknown_tokens")
 SHARD_TOKENS = 1 << 24  # tokens in one file; what the writer holds in memory
 
 
 class StoreWriter:
     """Writes documents into a folder, a shard at a time; `close` writes the manifest last.
 
-    The folder's own atomicity is the caller's (files.directory_written_atomically).
+    After each shard `progress.json` says what stands, so that a writer for the same folder goes on behind it; which
+    bytes a shard has depends on the documents alone, not on how they were handed over.
     """
 
-    def __init__(self, directory: Path, *, vocab_size: int, unk_id: int, shard_tokens: int = SHARD_TOKENS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        vocab_size: int,
+        unk_id: int,
+        has_word_starts: bool = False,
+        shard_tokens: int = SHARD_TOKENS,
+    ) -> None:
         self._directory, self._shard_tokens, self._unk_id = directory, shard_tokens, unk_id
-        self._token_type = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
-        self._vocab_size = vocab_size
-        self._shards: list[dict[str, Any]] = []
-        self._totals = {"documents": 0, "sentences": 0, "tokens": 0, "unknown_tokens": 0}
-        self._start_shard()
+        self._token_type = np.uint16 if vocab_size <= 1 << 16 else np.uint32
+        self._vocab_size, self._has_word_starts = vocab_size, has_word_starts
         directory.mkdir(parents=True, exist_ok=True)
+        self._progress = _progress_in(directory)
+        self.num_given = int(self._progress["documents_given"])  # documents of the part in finished shards, or dropped
+        self._pending: list[EncodedDocuments] = []
+        self._pending_tokens = 0
 
-    def _start_shard(self) -> None:
-        self._ids: list[str] = []
-        self._tokens: list[NDArray[Any]] = []
-        self._document_lengths: list[int] = []
-        self._sentence_lengths: list[int] = []
-        self._sentence_counts: list[int] = []
-        self._pending = 0
-
-    def add(self, document_id: str, sentences: Sequence[NDArray[Any]]) -> None:
-        """Add one document; every sentence has at least one token."""
-        lengths = [len(sentence) for sentence in sentences]
-        assert lengths
-        assert min(lengths) > 0
-        total = sum(lengths)
-        if self._pending and self._pending + total > self._shard_tokens:
-            self._write_shard()
-        self._ids.append(document_id)
-        self._tokens.append(np.concatenate(sentences))  # an array a sentence: 350 MB a shard of short ones, not 180
-        self._document_lengths.append(total)
-        self._sentence_lengths.extend(lengths)
-        self._sentence_counts.append(len(lengths))
-        self._pending += total
+    def add(self, documents: EncodedDocuments) -> None:
+        """Add documents; those without a token are counted, not written."""
+        counts = documents.token_counts
+        start = 0
+        while start < len(counts):
+            # As many as fit into the shard; one document alone may be longer than a shard.
+            ends = self._pending_tokens + np.cumsum(counts[start:])
+            fitting = int(np.searchsorted(ends, self._shard_tokens, side="right"))
+            stop = start + (max(fitting, 1) if self._pending_tokens == 0 else fitting)
+            taken = np.zeros(len(counts), dtype=bool)
+            taken[start:stop] = True
+            if stop > start:
+                self._pending.append(documents if taken.all() else documents.take(taken))
+                self._pending_tokens += int(counts[start:stop].sum())
+            start = stop
+            if start < len(counts):
+                self._write_shard()
 
     def _write_shard(self) -> None:
-        name = f"shard-{len(self._shards):05d}.arrow"
-        tokens = np.concatenate(self._tokens)
-        batch = pa.record_batch(
-            {
-                "id": pa.array(self._ids, pa.string()),
-                "input_ids": _lists(pa.array(tokens, self._token_type), self._document_lengths),
-                "sentence_lengths": _lists(pa.array(self._sentence_lengths, pa.int32()), self._sentence_counts),
-            }
-        )
+        self._count(self._pending)
+        has_tokens = [part.take(part.sentence_counts > 0) for part in self._pending]
+        self._pending, self._pending_tokens = [], 0
+        if sum(len(part.ids) for part in has_tokens):
+            self._progress["shards"].append(self._written(has_tokens))
+        write_atomically(self._directory / PROGRESS, json.dumps(self._progress))
+        self.num_given = self._progress["documents_given"]
+
+    def _count(self, parts: list[EncodedDocuments]) -> None:
+        counts = self._progress
+        for part in parts:
+            counts["documents_given"] += len(part.ids)
+            counts["documents_without_tokens"] += int((part.sentence_counts == 0).sum())
+            counts["documents_of_one_sentence"] += int((part.sentence_counts == 1).sum())
+            counts["sentences_without_tokens"] += int(part.dropped_sentences.sum())
+
+    def _written(self, parts: list[EncodedDocuments]) -> dict[str, Any]:
+        """Write one shard; return its line of the manifest."""
+        name = f"shard-{len(self._progress['shards']):05d}.arrow"
+        tokens = np.concatenate([part.tokens for part in parts]).astype(self._token_type)
+        token_counts = np.concatenate([part.token_counts for part in parts])
+        sentence_lengths = np.concatenate([part.sentence_lengths for part in parts])
+        sentence_counts = np.concatenate([part.sentence_counts for part in parts])
+        columns = {
+            "id": pa.array([id for part in parts for id in part.ids], pa.string()),
+            "input_ids": _lists(pa.array(tokens), token_counts),
+            "sentence_lengths": _lists(pa.array(sentence_lengths.astype(np.int32)), sentence_counts),
+        }
+        if self._has_word_starts:
+            starts = np.concatenate([part.word_starts for part in parts if part.word_starts is not None])
+            columns["word_starts"] = _lists(pa.array(starts), token_counts)
+        batch = pa.record_batch(columns)
         with pa.OSFile(str(self._directory / name), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
-        counts = {
-            "documents": len(self._ids),
-            "sentences": len(self._sentence_lengths),
+        fsync_file(self._directory / name)
+        return {
+            "file": name,
+            "documents": len(sentence_counts),
+            "sentences": len(sentence_lengths),
             "tokens": len(tokens),
             "unknown_tokens": int((tokens == self._unk_id).sum()),
+            "sha256": sha256_of_file(self._directory / name),
         }
-        self._shards.append({"file": name, **counts, "sha256": sha256_of_file(self._directory / name)})
-        self._totals = {key: value + counts[key] for key, value in self._totals.items()}
-        self._start_shard()
 
     def close(self, *, vocabulary_hash: str) -> dict[str, Any]:
-        """Write what is pending and the manifest; return the manifest."""
-        if self._ids:
+        """Write what is pending and the manifest; return the manifest, with what was counted on the way."""
+        if self._pending:
             self._write_shard()
+        shards = self._progress["shards"]
+        totals = {name: sum(shard[name] for shard in shards) for name in COUNTS}
         manifest = {
             "format_version": FORMAT_VERSION,
-            **self._totals,
+            **totals,
+            **{name: self._progress[name] for name in _no_counts() if name != "documents_given"},
             "vocab_size": self._vocab_size,
             "vocabulary_sha256": vocabulary_hash,
-            "shards": self._shards,
+            "has_word_starts": self._has_word_starts,
+            "shards": shards,
         }
         write_atomically(self._directory / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        (self._directory / PROGRESS).unlink(missing_ok=True)
         return manifest
 
 
-def _lists(values: pa.Array, lengths: list[int]) -> pa.Array:
+def _progress_in(directory: Path) -> dict[str, Any]:
+    """What stands in the folder already: by its manifest where it was finished, else by its progress file."""
+    if (directory / MANIFEST).exists():
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        given = manifest["documents"] + manifest["documents_without_tokens"]
+        return {"shards": manifest["shards"], **{name: manifest.get(name, given) for name in _no_counts()}}
+    if (directory / PROGRESS).exists():
+        progress: dict[str, Any] = json.loads((directory / PROGRESS).read_text(encoding="utf-8"))
+        return progress
+    return {"shards": [], **_no_counts()}
+
+
+def _no_counts() -> dict[str, int]:
+    return dict.fromkeys(
+        (
+            "documents_given",
+            "documents_without_tokens",
+            "documents_of_one_sentence",
+            "sentences_without_tokens",
+        ),
+        0,
+    )
+
+
+def _lists(values: pa.Array, lengths: NDArray[np.int64]) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
@@ -117,6 +177,7 @@ class Store:
     document_sentences: NDArray[np.int64]
     shard_starts: NDArray[np.int64]  # (shards + 1,) tokens
     shard_tokens: list[NDArray[Any]] = field(repr=False)
+    shard_word_starts: list["_Bits"] = field(default_factory=list, repr=False)  # empty: words are told by ##
 
     @property
     def num_documents(self) -> int:
@@ -143,17 +204,50 @@ class Store:
 
         A span may be empty; none crosses the end of a document (and so of a shard).
         """
-        lengths = ends - starts
-        positions = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        positions = _positions(starts, ends)
         if len(self.shard_tokens) == 1:
             only: NDArray[np.int64] = self.shard_tokens[0][positions].astype(np.int64)
             return only
         output = np.empty(len(positions), dtype=np.int64)
-        shard_of = np.searchsorted(self.shard_starts, positions, side="right") - 1
-        for shard in np.unique(shard_of):
-            inside = shard_of == shard
-            output[inside] = self.shard_tokens[shard][positions[inside] - self.shard_starts[shard]]
+        for shard, inside, places in self._by_shard(positions):
+            output[inside] = self.shard_tokens[shard][places]
         return output
+
+    def word_starts(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether a word begins with each token of the spans, one after the other; the store must know it."""
+        positions = _positions(starts, ends)
+        output = np.empty(len(positions), dtype=bool)
+        for shard, inside, places in self._by_shard(positions):
+            output[inside] = self.shard_word_starts[shard].at(places)
+        return output
+
+    def _by_shard(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.int64]]]:
+        shard_of = np.searchsorted(self.shard_starts, positions, side="right") - 1
+        for shard in np.unique(shard_of).tolist():
+            inside = shard_of == shard
+            yield shard, inside, positions[inside] - self.shard_starts[shard]
+
+
+@dataclass(frozen=True)
+class _Bits:
+    """A memory-mapped Arrow array of booleans, eight to a byte."""
+
+    data: NDArray[np.uint8]
+    offset: int
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        places = places + self.offset
+        bits: NDArray[np.bool_] = (self.data[places >> 3] >> (places & 7).astype(np.uint8) & 1).astype(bool)
+        return bits
+
+
+def _positions(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The tokens of the spans, one span after the other."""
+    lengths = ends - starts
+    positions: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(
+        starts - np.cumsum(lengths) + lengths, lengths
+    )
+    return positions
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -195,9 +289,12 @@ def open_store(directory: str | Path) -> Store:
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
-    tokens, sentence_lengths, sentence_counts = [], [], []
+    tokens, sentence_lengths, sentence_counts, word_starts = [], [], [], []
     for shard in manifest["shards"]:
         batch = _open_shard(directory / shard["file"], shard)
+        if manifest.get("has_word_starts"):  # (older stores of this format never have them, and do not say so)
+            bits = batch.column("word_starts").flatten()
+            word_starts.append(_Bits(np.frombuffer(bits.buffers()[1], dtype=np.uint8), bits.offset))
         tokens.append(batch.column("input_ids").flatten().to_numpy())
         sentence_lengths.append(batch.column("sentence_lengths").flatten().to_numpy())
         sentence_counts.append(np.diff(batch.column("sentence_lengths").offsets.to_numpy()))
@@ -208,6 +305,7 @@ def open_store(directory: str | Path) -> Store:
         document_sentences=_starts(sentence_counts),
         shard_starts=np.concatenate([[0], np.cumsum([len(part) for part in tokens])]).astype(np.int64),
         shard_tokens=tokens,
+        shard_word_starts=word_starts,
     )
 
 

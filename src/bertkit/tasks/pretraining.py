@@ -14,6 +14,7 @@ from bertkit.data.batches import build_global_batch
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.order import global_batch, steps_in_epoch
 from bertkit.data.pairs import PairSettings, PairTable, build_pairs
+from bertkit.data.selection import Phrases
 from bertkit.data.store import Store
 from bertkit.model.heads import PretrainingModel
 from bertkit.text.vocabulary import Vocabulary
@@ -70,12 +71,15 @@ class PretrainingSource:
     seed: int
     batch_size: int
     micro_batch_tokens: int
+    phrases: Phrases | None = None  # for --masking phrases
+    max_steps: int | None = None  # the run's length, for a masking rate that changes; None: it stays the first
     epoch_starts: list[int] = field(default_factory=lambda: [0])
     _table: PairTable | None = None
     _epoch: int = -1
 
     def table(self, epoch: int) -> PairTable:
         """Return the pairs of an epoch; the last one asked for is kept."""
+        epoch = 0 if self.pairs.static else epoch
         if self._table is None or epoch != self._epoch:
             self._table, self._epoch = build_pairs(self.store, self.pairs, seed=self.seed, epoch=epoch), epoch
         return self._table
@@ -96,16 +100,21 @@ class PretrainingSource:
             table,
             rows,
             vocabulary=self.vocabulary,
-            masking=self.masking,
+            masking=self.masking.at(self._progress(step)),
             seed=self.seed,
-            epoch=epoch,
+            epoch=0 if self.pairs.static else epoch,
             micro_batch_tokens=self.micro_batch_tokens,
             with_pairs=self.pairs.pairing != "none",
+            phrases=self.phrases,
         )
         counts = {"mlm": batch.num_targets}
         if self.pairs.pairing != "none":
             counts["nsp"] = batch.num_rows
         return StepBatches(batch.micro_batches, counts, epoch=epoch, tokens=batch.tokens, slots=batch.slots)
+
+    def _progress(self, step: int) -> float:
+        """The share of the run that is done, 0 in its first step and 1 in its last."""
+        return 0.0 if self.max_steps is None else min(1.0, step / max(1, self.max_steps - 1))
 
     def _epoch_of(self, step: int) -> int:
         while step >= self.epoch_starts[-1]:  # the end of the last known epoch is not known yet

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bertkit.console import say, warn
+from bertkit.data.instances import read_phrases
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import SPECIALS_OF_A_TEXT, PairSettings, require_pairs
 from bertkit.data.store import MANIFEST, Store, open_parts
@@ -65,6 +66,7 @@ class PretrainingRun:
         assert training.max_steps
         assert training.eval_every
         assert training.save_every
+        self.source.max_steps = training.max_steps
         module = PretrainingLoss(self.model)
         optimizers = build_optimizers(module, training, is_layer_matrix=is_layer_matrix)
 
@@ -208,7 +210,11 @@ class PretrainingRun:
         )
         table_ = self.source.table(0)
         if table_.unresolved:
-            warn(f"{table_.unresolved:,} pairs of epoch 0 left out: every random B begins like the true next sentence")
+            warn(f"{table_.unresolved:,} pairs of epoch 0 left out: every random B drawn truly follows A by its text")
+        if table_.hard_fallbacks:
+            say(
+                f"{table_.hard_fallbacks:,} random Bs come from another document: their own is too short for a hard one"
+            )
         if table_.trimmed_tokens:
             say(f"pairs: {len(table_):,} in epoch 0; {table_.trimmed_tokens:,} tokens cut from over-long ones")
         say(
@@ -273,6 +279,7 @@ def open_run(
         seed=training.seed,
         batch_size=training.batch_size,
         micro_batch_tokens=training.micro_batch_tokens,
+        phrases=read_phrases(masking, tokenizer),
     )
     directory.mkdir(parents=True, exist_ok=True)
     return PretrainingRun(

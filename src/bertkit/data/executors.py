@@ -1,0 +1,53 @@
+"""Who does the work of preparation: this process, several processes, or the workers of a Dask cluster.
+
+In: how many, or where.  Out: a concurrent.futures.Executor, or None for this process, and how many work for it.
+Next: encoding.py
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+
+from bertkit.errors import InputError
+
+DASK_TIMEOUT = "10s"  # for the scheduler to answer
+
+
+@contextmanager
+def open_executor(*, workers: int, dask: str | None) -> Iterator[tuple[Executor | None, int]]:
+    """Yield what runs the work, and how many pieces of it run at once; it ends with the block.
+
+    Raises:
+        InputError: no Dask installed, or no scheduler at the address.
+    """
+    if dask is not None:
+        with _dask_executor(dask) as executor_and_size:
+            yield executor_and_size
+    elif workers == 1:
+        yield None, 1
+    else:
+        # Fresh processes: a fork of a process whose tokenizer has started threads may never wake up.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=context) as executor:
+            yield executor, workers
+
+
+@contextmanager
+def _dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("needs Dask", field="--dask", value=address, remedy='pip install "bertkit[cluster]"') from None
+    try:
+        client = Client(address, timeout=DASK_TIMEOUT)
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"gives no scheduler ({problem})",
+            field="--dask",
+            value=address,
+            expected="tcp://HOST:PORT",
+            remedy="start one with `dask scheduler` and workers with `dask worker ADDRESS`",
+        ) from None
+    with client, client.get_executor(pure=False) as executor:
+        yield executor, max(1, sum(client.nthreads().values()))
