@@ -14,6 +14,7 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -83,7 +84,7 @@ def plain_python(corpus: CorpusSettings, tokenizer: Tokenizer, folder: Path) -> 
     documents = [document for document in documents if document]
     with open(folder / "plain.jsonl", "w", encoding="utf-8") as file:
         for document in documents:
-            for a, b in zip(document, document[1:], strict=False):
+            for a, b in pairwise(document):
                 other = draw.choice(draw.choice(documents)) if draw.random() < 0.5 else b
                 ids = [2, *a, 3, *other, 3][:128]
                 labels = [-100] * len(ids)

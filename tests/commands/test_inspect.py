@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken
 from toy_model import toy_tokenizer
 
-from bertkit.commands.inspect import Config, run
+from bertkit.commands import inspect_corpus, inspect_vocab
 from bertkit.commands.inspect_corpus import count_corpus
 from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
@@ -42,7 +42,7 @@ def test_every_format_shows_the_same_two_dimensional_shape(
 ) -> None:
     path = tmp_path / "corpus"
     path.write_text(FORMATS[format](corpus), encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format=format)))
+    inspect_corpus.run(inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format=format)))
     assert printed(capsys)[0] == corpus
 
 
@@ -58,21 +58,23 @@ def test_a_users_function_shows_the_same_shape(
     monkeypatch.syspath_prepend(str(tmp_path))
     path = tmp_path / "corpus.bars"
     path.write_text("".join("|".join(s) + "\n" for s in POEMS + STORIES), encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="bar_format:read"), show=4))
+    inspect_corpus.run(inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format="bar_format:read"), show=4))
     assert printed(capsys)[0] == POEMS + STORIES
 
 
 def test_the_plain_rule_for_ends_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "poems.txt"
     path.write_text("云破月来，花弄影。\n", encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="lines", sentence_end="，。")))
+    inspect_corpus.run(
+        inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format="lines", sentence_end="，。"))
+    )
     assert printed(capsys)[0] == [["云破月来，", "花弄影。"]]
 
 
 def test_the_rest_of_the_documents_is_a_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "poems.txt"
     path.write_text("一。\n二。\n三。\n", encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="lines"), show=2))
+    inspect_corpus.run(inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format="lines"), show=2))
     assert capsys.readouterr().out.splitlines()[:5] == ["[", ' ["一。"],', ' ["二。"],', " ...", "]"]
 
 
@@ -84,7 +86,7 @@ def test_what_is_counted_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (counts.documents, counts.sentences, counts.one_sentence, counts.duplicates) == (4, 7, 2, 1)
     assert (counts.characters, counts.most_sentences, counts.longest_sentence) == (7 + 2 + 2 + 20, 3, 11)
     assert counts.examples == []
-    run(Config(what="corpus", corpus=settings, show=4))
+    inspect_corpus.run(inspect_corpus.Config(corpus=settings, show=4))
     rest = printed(capsys)[1]
     assert "lines dropped: blank line" in rest
     assert "2 of 4 documents have one sentence: useless for next-sentence pairs of their own" in rest
@@ -94,23 +96,26 @@ def test_what_is_counted_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_corpus_of_documents_of_one_sentence_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "poems.txt"
     path.write_text("一。\n\n二。\n\n三。\n", encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="sentences")))
+    inspect_corpus.run(inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format="sentences")))
     assert "there are 0 positive pairs" in printed(capsys)[1]
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (Config(what="corpus"), "path: no text was named"),
-        (Config(what="corpus", path="a", corpus=CorpusSettings(input_file="b")), "path: the text is named twice"),
-        (Config(what="corpus", path="a", show=-1), "--show: is below 0"),
-        (Config(what="corpus", path="a", do_lower_case=True), "--do_lower_case: has no effect on a corpus"),
-        (Config(what="vocab"), "path: no vocabulary was named"),
+        (inspect_corpus.Config(), "path: no text was named"),
+        (inspect_corpus.Config(path="a", corpus=CorpusSettings(input_file="b")), "path: the text is named twice"),
+        (inspect_corpus.Config(path="a", show=-1), "--show: is below 0"),
     ],
 )
-def test_a_call_that_cannot_be_is_refused(config: Config, message: str) -> None:
+def test_a_call_that_cannot_be_is_refused(config: inspect_corpus.Config, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        run(config)
+        inspect_corpus.run(config)
+
+
+def test_fewer_than_no_entries_cannot_be_shown() -> None:
+    with pytest.raises(InputError, match="--show: is below 0"):
+        inspect_vocab.run(inspect_vocab.Config(path="a", show=-1))
 
 
 @pytest.mark.shared_data
@@ -124,7 +129,7 @@ def test_the_song_ci_have_their_known_counts(shared_data: Path) -> None:
 def test_a_corpus_is_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "poems.txt"
     path.write_text("一。二。\n三。\n", encoding="utf-8")
-    run(Config(what="corpus", path=str(path), corpus=CorpusSettings(format="lines"), json=True))
+    inspect_corpus.run(inspect_corpus.Config(path=str(path), corpus=CorpusSettings(format="lines"), json=True))
     answer = json.loads(capsys.readouterr().out)
     assert answer["documents"] == [["一。", "二。"], ["三。"]]
     assert answer["counts"]["sentences"] == 3
@@ -140,11 +145,11 @@ def folder_of(path: Path, tokenizer: Tokenizer) -> str:
     return str(path)
 
 
-def covered(tmp_path: Path, tokenizer: Tokenizer, text: str, **settings: object) -> Config:
+def covered(tmp_path: Path, tokenizer: Tokenizer, text: str, **settings: object) -> inspect_vocab.Config:
     """The call that shows how a tokenizer covers a text."""
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     corpus = CorpusSettings(input_file=str(tmp_path / "text.txt"), format="lines")
-    return Config(what="vocab", path=folder_of(tmp_path / "tokenizer", tokenizer), corpus=corpus, **settings)
+    return inspect_vocab.Config(path=folder_of(tmp_path / "tokenizer", tokenizer), corpus=corpus, **settings)
 
 
 def test_the_entries_of_a_vocabulary_are_counted_by_kind() -> None:
@@ -160,7 +165,7 @@ def test_the_entries_of_a_vocabulary_are_counted_by_kind() -> None:
 
 
 def test_a_vocabulary_alone_shows_its_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(Config(what="vocab", path=folder_of(tmp_path, toy_tokenizer())))
+    inspect_vocab.run(inspect_vocab.Config(path=folder_of(tmp_path, toy_tokenizer())))
     printed = capsys.readouterr().out
     for line in (r"entries +66", r"id of \[MASK\] +5", r"\[unused…\] +2", "do_lower_case +true"):
         assert re.search(rf"^  {line}$", printed, re.MULTILINE), line
@@ -171,7 +176,7 @@ def test_coverage_names_what_is_unknown_and_what_is_never_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "我住长江头，鸟鸟。\n\nThe team “won” unseen gold [UNK]\n"
-    run(covered(tmp_path, toy_tokenizer(), text, show=2))
+    inspect_vocab.run(covered(tmp_path, toy_tokenizer(), text, show=2))
     printed = capsys.readouterr().out
     for line in (
         "lines dropped: blank line +1",
@@ -196,7 +201,7 @@ def test_coverage_names_what_is_unknown_and_what_is_never_used(
 
 def test_the_same_is_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = make_tokenizer(Vocabulary((*toy_tokenizer().vocabulary.tokens, "##江")), do_lower_case=True)
-    run(covered(tmp_path, tokenizer, "我鸟鸟 gold\n", json=True))
+    inspect_vocab.run(covered(tmp_path, tokenizer, "我鸟鸟 gold\n", json=True))
     answer = json.loads(capsys.readouterr().out)
     assert answer["vocabulary"]["size"] == 67
     assert answer["vocabulary"]["never_made"] == {"every Chinese character is a word of its own": 1}
@@ -207,24 +212,24 @@ def test_the_same_is_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     assert "gold" not in answer["corpus"]["never_used"]
     assert answer["remarks"] == []
-    run(Config(what="vocab", path=str(tmp_path / "tokenizer"), json=True))
+    inspect_vocab.run(inspect_vocab.Config(path=str(tmp_path / "tokenizer"), json=True))
     assert json.loads(capsys.readouterr().out)["corpus"] is None
 
 
 def test_an_uncased_vocabulary_on_text_with_capitals_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n"))
+    inspect_vocab.run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n"))
     printed = capsys.readouterr().out
     assert "case mismatch: 3 words of the text have a capital letter and no entry has one" in printed
     assert "3 of them became [UNK]" in printed
-    run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n", do_lower_case=True))
+    inspect_vocab.run(covered(tmp_path, toy_tokenizer(do_lower_case=False), "The Team won Gold\n", do_lower_case=True))
     assert "case mismatch" not in capsys.readouterr().out
 
 
 def test_a_cased_vocabulary_on_lower_cased_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokens = (*SPECIAL_TOKENS, "<S>", "Tree", "树")
-    run(covered(tmp_path, make_tokenizer(Vocabulary(tokens), do_lower_case=True), "Tree 树\n"))
+    inspect_vocab.run(covered(tmp_path, make_tokenizer(Vocabulary(tokens), do_lower_case=True), "Tree 树\n"))
     printed = capsys.readouterr().out
     assert "case mismatch: 1 entries have a capital letter, but do_lower_case is true" in printed
     assert re.search("can never occur: has capital letters, but the tokenizer makes them small +2", printed)
@@ -236,7 +241,7 @@ def test_the_public_chinese_vocabulary_covers_the_song_ci_but_for_1403_character
 ) -> None:
     path = shared_data / "vocabs" / "bert-base-chinese-vocab.txt"
     corpus = CorpusSettings(input_file=str(shared_data / "songci" / "songci.txt"), format="lines")
-    run(Config(what="vocab", path=str(path), corpus=corpus, json=True))
+    inspect_vocab.run(inspect_vocab.Config(path=str(path), corpus=corpus, json=True))
     found = json.loads(capsys.readouterr().out)["corpus"]
     assert (found["num_tokens"], found["num_unknown"]) == (1_609_206, 12_989)
     assert (found["num_chinese"], found["num_chinese_known"], len(found["unknown_characters"])) == (5_916, 4_513, 1_403)

@@ -15,6 +15,7 @@ from bertkit.data.store import Store
 from bertkit.errors import InputError
 
 PAIRINGS = ("segment", "sentence")
+MODES = [*((pairing, "other") for pairing in (*PAIRINGS, "sop")), *((pairing, "hard") for pairing in PAIRINGS)]
 # No two sentences have a token in common.
 DISTINCT = [[[100 * d + 10 * s + t for t in range(1 + (d + s) % 3)] for s in range(2 + d)] for d in range(6)]
 POEMS = [
@@ -310,9 +311,9 @@ def test_texts_need_no_second_document_and_no_second_sentence() -> None:
 # ---- every draw has its address ----
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_a_document_more_at_the_end_changes_no_other_documents_pairs(pairing: str) -> None:
-    pairs = untrimmed(PairSettings(pairing=pairing))
+@pytest.mark.parametrize(("pairing", "negatives"), MODES)
+def test_a_document_more_at_the_end_changes_no_other_documents_pairs(pairing: str, negatives: str) -> None:
+    pairs = untrimmed(PairSettings(pairing=pairing, negatives=negatives))
     for seed in range(5):
         before, after = (
             build_pairs(memory_store(documents), pairs, seed=seed, epoch=2) for documents in (DISTINCT[:5], DISTINCT)
@@ -324,13 +325,39 @@ def test_a_document_more_at_the_end_changes_no_other_documents_pairs(pairing: st
         assert after.end_b[others][true].tolist() == before.end_b[true].tolist()
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_pairs_are_the_same_again_and_others_in_another_epoch_or_with_another_seed(pairing: str) -> None:
-    store, pairs = song_ci_like_store(documents=200), PairSettings(pairing=pairing)
+@pytest.mark.parametrize(("pairing", "negatives"), MODES)
+def test_pairs_are_the_same_again_and_others_in_another_epoch_or_with_another_seed(
+    pairing: str, negatives: str
+) -> None:
+    store, pairs = song_ci_like_store(documents=200), PairSettings(pairing=pairing, negatives=negatives)
     tables = [list(rows_of(build_pairs(store, pairs, seed=s, epoch=e))) for s, e in [(0, 0), (0, 0), (0, 1), (1, 0)]]
     assert tables[0] == tables[1]
     assert tables[0] != tables[2]
     assert tables[0] != tables[3]
+
+
+@pytest.mark.parametrize(("pairing", "negatives"), MODES)
+def test_frozen_pairs_are_those_of_the_first_epoch(pairing: str, negatives: str) -> None:
+    store, pairs = song_ci_like_store(documents=100), PairSettings(pairing=pairing, negatives=negatives)
+    first, *frozen = (
+        list(rows_of(build_pairs(store, settings, seed=2, epoch=epoch)))
+        for settings, epoch in [(pairs, 0), (replace(pairs, static=True), 0), (replace(pairs, static=True), 7)]
+    )
+    assert frozen == [first, first]
+
+
+@pytest.mark.parametrize(("pairing", "negatives"), MODES)
+def test_rows_of_every_mode_keep_to_the_length_and_to_their_documents(pairing: str, negatives: str) -> None:
+    store = song_ci_like_store(documents=300)
+    pairs = PairSettings(pairing=pairing, negatives=negatives, max_seq_length=24)
+    table = build_pairs(store, pairs, seed=0, epoch=0)
+    ends = store.sentence_starts[store.document_sentences]
+    for document, start, end in (
+        (table.document_a, table.start_a, table.end_a),
+        (table.document_b, table.start_b, table.end_b),
+    ):
+        assert ((ends[document] <= start) & (start < end) & (end <= ends[document + 1])).all()
+    assert (table.end_a - table.start_a + table.end_b - table.start_b).max() == 21
 
 
 def test_rows_stand_in_the_order_of_their_documents() -> None:
@@ -351,7 +378,7 @@ MOON = toy_ids("明月")
         ([[MOON, MOON + MOON, MOON]], "1 document: a random B must come from another one"),
         ([[MOON * 700]], "1 document: a random B"),
         ([[MOON], [MOON + MOON], [MOON]], "3 of 3 documents have one sentence: 0 true pairs"),
-        ([[MOON, MOON], [MOON], [MOON] * 5], "all 8 sentences are the same: no B is random"),
+        ([[MOON, MOON], [MOON], [MOON] * 5], "all 8 sentences are the same: no order can be told and no B is random"),
     ],
 )
 @pytest.mark.parametrize("pairing", PAIRINGS)

@@ -36,7 +36,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 # ---- laws ----
 
 
-@settings(max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(CORPORA, st.integers(1, 30))
 def test_what_is_written_is_read_again_however_many_shards(
     tmp_path_factory: pytest.TempPathFactory, documents: Documents, shard_tokens: int
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again_however_many_shards(
         assert len(sizes) == 1 or sum(sizes) <= shard_tokens
 
 
-@settings(max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(CORPORA, st.integers(1, 30), st.data())
 def test_spans_are_read_alike_from_one_shard_and_from_many(
     tmp_path_factory: pytest.TempPathFactory, documents: Documents, shard_tokens: int, data: st.DataObject
@@ -139,6 +139,7 @@ def test_a_document_without_a_token_is_counted_and_not_written(tmp_path: Path) -
     assert store.manifest["documents_of_one_sentence"] == 2
 
 
+@settings(deadline=None, max_examples=30)  # (it waits for the disk)
 @given(st.lists(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=3), max_size=12), st.data())
 def test_the_shards_do_not_depend_on_how_documents_are_handed_over(documents: list[Any], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(documents)))
@@ -168,7 +169,40 @@ def test_a_writer_goes_on_behind_the_shards_of_a_killed_one(tmp_path: Path) -> N
     assert files[0] == files[1]
 
 
+def test_a_part_that_was_finished_is_not_written_again(tmp_path: Path) -> None:
+    written_store(tmp_path, POEMS, shard_tokens=8)
+    before = {path.name: (path.stat().st_ino, path.read_bytes()) for path in tmp_path.iterdir()}
+    again = StoreWriter(tmp_path, vocab_size=100, unk_id=6, shard_tokens=8)
+    assert again.num_given == len(POEMS)
+    again.close(vocabulary_hash="0" * 64)
+    assert sorted(before) == sorted(path.name for path in tmp_path.iterdir())
+    for name, (number, content) in before.items():
+        assert (tmp_path / name).read_bytes() == content
+        assert (tmp_path / name).stat().st_ino == number or name == MANIFEST
+
+
+def test_what_was_dropped_before_a_kill_is_still_counted(tmp_path: Path) -> None:
+    documents: Documents = [[], [[1, 2, 3, 4, 5, 6]], [], [[7]], [[8, 9, 10]], []]
+    for folder, cuts in (("whole", [6]), ("killed", [2, 4, 5, 6])):
+        for end in cuts:  # (each writer but the last is dropped as if killed)
+            writer = StoreWriter(tmp_path / folder, vocab_size=100, unk_id=6, shard_tokens=6)
+            places = np.arange(6)
+            writer.add(encoded(documents).take((places >= writer.num_given) & (places < end)))
+        manifest = writer.close(vocabulary_hash="")
+        assert (manifest["documents"], manifest["documents_without_tokens"]) == (3, 3)
+        assert manifest["documents_of_one_sentence"] == 3
+    assert contents(tmp_path / "whole") == contents(tmp_path / "killed")
+
+
 # ---- what can be wrong ----
+
+
+def test_an_older_store_of_this_format_knows_no_words(tmp_path: Path) -> None:
+    written_store(tmp_path, POEMS)
+    manifest = read_manifest(tmp_path)
+    del manifest["has_word_starts"]
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    assert open_store(tmp_path).shard_word_starts == []
 
 
 def damaged(path: Path, **changes: object) -> None:

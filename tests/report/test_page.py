@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sample_run import HOSTILE, write_sample_run
 
-from bertkit.report import page
+from bertkit.report import frame, page
 from bertkit.report.record import read_record
 
 pytest.importorskip("plotly", reason='the report needs the extra "report"')
@@ -96,8 +96,8 @@ def test_nothing_is_fetched_from_anywhere(html: str) -> None:
         assert tag not in ("iframe", "object", "embed", "img", "base", "form"), tag
         assert not attributes.get("src"), (tag, attributes)
         assert attributes.get("href", "data:,") == "data:,"
-    assert "@import" not in page.STYLE
-    assert "url(" not in page.STYLE
+    assert "@import" not in frame.STYLE
+    assert "url(" not in frame.STYLE
 
 
 def test_the_policy_allows_only_the_scripts_of_the_page(html: str) -> None:
@@ -160,7 +160,7 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path, payload: str) -> None:
 
 
 def test_no_text_ends_the_data_block() -> None:
-    text = page._json_for_script({"</script><!--": "明月&<\u2028"})
+    text = frame.json_for_script({"</script><!--": "明月&<\u2028"})
     assert not re.search(r"[<>&\u2028]", text)
     assert json.loads(text) == {"</script><!--": "明月&<\u2028"}
 
@@ -173,7 +173,7 @@ def test_thinned_curves_are_said(tmp_path: Path) -> None:
 
 
 def test_without_plotly_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    monkeypatch.setattr(frame, "find_spec", lambda name: None)
     assert not page.plotly_is_installed()
     assert page.write_report(write_sample_run(tmp_path)) is None
     assert not (tmp_path / "report.html").exists()

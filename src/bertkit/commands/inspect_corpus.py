@@ -6,12 +6,41 @@ Next: text/documents.py, text/sentences.py
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from bertkit import console
+from bertkit.errors import InputError
+from bertkit.options import argument, group, option
 from bertkit.text.documents import CorpusSettings, ReadingReport, read_documents
 from bertkit.text.sentences import sentence_splitter, sentences_of
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which text, how it is read, how much of it is shown."""
+
+    path: str | None = argument(None, help="the text: paths, comma separated; globs; folders (or: --input_file)")
+    corpus: CorpusSettings = group(CorpusSettings)
+    show: int = option(3, help="documents printed")
+    json: bool = option(False, help="print everything as one line of JSON")
+
+
+def run(config: Config) -> None:
+    """Print the first documents and the counts of all.
+
+    Raises:
+        InputError: no path, or two; a --show below 0; what reading raises.
+    """
+    if (config.path is None) == (config.corpus.input_file is None):
+        problem = "no text was named" if config.path is None else "the text is named twice"
+        raise InputError(
+            problem, field="path", value=config.path, expected="one path", remedy="bertkit inspect corpus poems.txt"
+        )
+    if config.show < 0:
+        raise InputError("is below 0", field="--show", value=config.show, expected="0 or more", remedy="use 3")
+    settings = replace(config.corpus, input_file=config.path or config.corpus.input_file)
+    show_corpus(settings, show=config.show, as_json=config.json)
 
 
 @dataclass

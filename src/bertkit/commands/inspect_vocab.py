@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from bertkit import console
+from bertkit.errors import InputError
+from bertkit.options import argument, group, option
 from bertkit.text.coverage import Coverage, coverage_of_texts, described, is_chinese, texts_of, why_never_made
 from bertkit.text.documents import CorpusSettings, ReadingReport
 from bertkit.text.learning import MAX_WORD_LENGTH
@@ -18,6 +20,36 @@ from bertkit.text.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK, has_capit
 
 NUM_LONGEST = 10  # longest entries named
 Row = tuple[str, int | str]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which vocabulary, the corpus it is to cover, how much is shown."""
+
+    path: str = argument(help="a folder with tokenizer.json or vocab.txt, or one of these files")
+    corpus: CorpusSettings = group(CorpusSettings)
+    show: int = option(3, help="unknown characters and unused entries printed")
+    do_lower_case: bool | None = option(
+        None, help="whether text is made small letters without accents (none: what the tokenizer says)"
+    )
+    json: bool = option(False, help="print everything as one line of JSON")
+
+
+def run(config: Config) -> None:
+    """Print what stands in the vocabulary and, with --input_file, how it covers the corpus.
+
+    Raises:
+        InputError: a --show below 0; the tokenizer or the corpus cannot be read.
+    """
+    if config.show < 0:
+        raise InputError("is below 0", field="--show", value=config.show, expected="0 or more", remedy="use 3")
+    show_vocabulary(
+        config.path,
+        config.corpus if config.corpus.input_file else None,
+        do_lower_case=config.do_lower_case,
+        show=config.show,
+        as_json=config.json,
+    )
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,10 @@ def why_no_pairs(store: Store, settings: PairSettings) -> str | None:
         return f"{store.num_documents} document: a random B must come from another one"
     if longest < 2:
         return f"{store.num_documents} of {store.num_documents} documents have one sentence: 0 true pairs"
-    if settings.pairing == "sop":
-        return None
-    if store.num_documents < 2 and longest < HARD_DISTANCE + 3:
+    if settings.pairing != "sop" and store.num_documents < 2 and longest < HARD_DISTANCE + 3:
         return f"the only document has {longest} sentences, a hard negative needs {HARD_DISTANCE + 3}"
     if _all_alike(store):
-        return f"all {store.num_sentences} sentences are the same: no B is random"
+        return f"all {store.num_sentences} sentences are the same: no order can be told and no B is random"
     return None
 
 

@@ -69,7 +69,7 @@ def _accuracy(record: Record, task: str, title: str, title_zh: str, caption: str
             markers=True,
         ),
     ]
-    layout = _layout("accuracy (share of 1)")
+    layout = layout_of("accuracy (share of 1)")
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%", "title": {"text": "accuracy (%)"}}
     return _chart(f"{task}_accuracy", title, title_zh, caption, traces, layout)
 
@@ -82,7 +82,7 @@ def _losses(record: Record) -> Chart | None:
     for name, label, color in parts:
         traces.append(_trace(record.train, name, f"{label}, training", color, width=1, opacity=0.6))
         traces.append(_trace(record.validation, name, f"{label}, held-out", color, width=2.4, markers=True))
-    layout = _layout("loss (nats)")
+    layout = layout_of("loss (nats)")
     layout["yaxis"] |= {"rangemode": "tozero"}
     caption = "Mean negative log-likelihood: of masked tokens, of pairs, and their sum, which training minimises."
     baseline = record.run.get("unigram_loss")
@@ -111,7 +111,7 @@ def _baseline(record: Record, loss: float) -> dict[str, Any] | None:
 
 def _learning_rate(record: Record) -> Chart | None:
     traces = [_trace(record.train, "learning_rate", "learning rate", MLM_COLOR, width=2)]
-    layout = _layout("learning rate")
+    layout = layout_of("learning rate")
     layout["yaxis"] |= {"rangemode": "tozero", "exponentformat": "e", "showexponent": "all"}
     layout["showlegend"] = True
     return _chart("learning_rate", "Learning rate", "学习率", "Warm-up, then decay.", traces, layout)
@@ -158,10 +158,11 @@ def _number(value: Any) -> float | None:
     return value if is_number and math.isfinite(value) else None
 
 
-def _layout(y_title: str) -> dict[str, Any]:
+def layout_of(y_title: str, *, x_title: str = "step") -> dict[str, Any]:
+    """Return the layout of a chart with these titles at its axes."""
     axis = {"gridcolor": "#e5e7eb", "linecolor": "#9ca3af", "zeroline": False, "automargin": True}
     return {
-        "xaxis": axis | {"title": {"text": "step"}, "rangemode": "tozero"},
+        "xaxis": axis | {"title": {"text": x_title}, "rangemode": "tozero"},
         "yaxis": axis | {"title": {"text": y_title}},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         "margin": {"l": 56, "r": 16, "t": 16, "b": 48},

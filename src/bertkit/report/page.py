@@ -1,32 +1,23 @@
 """One HTML file that shows a run: results, curves, filled masks, settings; it opens offline and asks for nothing.
 
-In: the folder of a run.  Out: report.html in it.  Every text is escaped, and the page's own policy lets only the three
-scripts run whose hashes it names.  Next: charts.py
+In: the folder of a run.  Out: report.html in it, every text escaped.  Next: charts.py
+(What it has in common with the page of a store: frame.py)
 """
 
-import base64
-import hashlib
 import json
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bertkit.files import write_atomically
-from bertkit.report.charts import POINTS_SHOWN, Chart, charts_of
+from bertkit.report.charts import POINTS_SHOWN, charts_of
+from bertkit.report.frame import chart_html, framed_html, plotly_is_installed, section_html
 from bertkit.report.record import Record, read_record
 from bertkit.report.samples import samples_html
-from bertkit.report.style import STYLE
+
+__all__ = ["page_html", "plotly_is_installed", "write_report"]
 
 FILE_NAME = "report.html"
-# Draws the figures of the page's data block and follows the window's width; drag to zoom, double-click to go back.
-DRAW_SCRIPT = """
-const figures = JSON.parse(document.getElementById("figures").textContent);
-for (const [key, figure] of Object.entries(figures)) {
-  Plotly.newPlot("chart-" + key, figure.data, figure.layout,
-    {responsive: true, displayModeBar: false});
-}
-"""
 RESULT_LABELS = [
     ("masked_lm_accuracy", "Masked tokens: accuracy, held-out", "掩码词元准确率"),
     ("masked_lm_loss", "Masked tokens: loss, held-out", "掩码词元损失"),
@@ -49,11 +40,6 @@ LAST_EVALUATION = {  # names of metrics.jsonl -> Google's
 }
 
 
-def plotly_is_installed() -> bool:
-    """Return whether the extra `report` is there, without importing it."""
-    return find_spec("plotly") is not None
-
-
 def write_report(run_directory: Path) -> Path | None:
     """Write `run_directory`/report.html and return its path; None when plotly is not installed.
 
@@ -69,60 +55,17 @@ def write_report(run_directory: Path) -> Path | None:
 
 def page_html(record: Record) -> str:
     """Return the whole page as text."""
-    from plotly.offline import get_plotlyjs
-
     charts = charts_of(record)
-    library = get_plotlyjs()
-    sources = " ".join(_hash(script) for script in (library, DRAW_SCRIPT))
-    # Images: data only, for plotly's own picture of a chart.  Styles inline: plotly sets them on what it draws.
-    policy = f"default-src 'none'; script-src {sources}; img-src data: blob:; style-src 'unsafe-inline'"
-    title = f"BERT pre-training: {record.name}"
     sections = [
-        _section("Results", "结果", _results_html(record)),
-        *(_section(chart.title, chart.title_zh, _chart_html(chart)) for chart in charts),
+        section_html("Results", "结果", _results_html(record)),
+        *(section_html(chart.title, chart.title_zh, chart_html(chart, kind="curves")) for chart in charts),
     ]
     if record.samples:
-        sections.append(_section("Filled masks over time", "掩码填充随训练的变化", _samples_html(record)))
-    sections.append(_section("Settings", "设置", _settings_html(record)))
-    body = "\n".join(sections)
-    figures = _json_for_script({chart.key: chart.figure for chart in charts})
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-<header><h1>{escape(title)}</h1>{_notes_html(record)}</header>
-{body}
-</main>
-<script type="application/json" id="figures">{figures}</script>
-<script>{library}</script>
-<script>{DRAW_SCRIPT}</script>
-</body>
-</html>
-"""
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def _json_for_script(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in, whatever text is in it."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _section(title: str, title_zh: str, html: str) -> str:
-    heading = f'<h2>{escape(title)} <span class=zh lang="zh">{escape(title_zh)}</span></h2>'
-    return f"<section>\n{heading}\n{html}\n</section>"
+        sections.append(section_html("Filled masks over time", "掩码填充随训练的变化", _samples_html(record)))
+    sections.append(section_html("Settings", "设置", _settings_html(record)))
+    return framed_html(
+        f"BERT pre-training: {record.name}", header=_notes_html(record), sections=sections, charts=charts
+    )
 
 
 def _notes_html(record: Record) -> str:
@@ -162,14 +105,6 @@ def _result(name: str, value: Any) -> str:
         minutes, seconds = divmod(round(value), 60)
         return f"{minutes:,} min {seconds:02d} s" if minutes else f"{value:.1f} s"
     return f"{value:.4f}" if name.endswith("loss") else f"{value:,.0f}"
-
-
-def _chart_html(chart: Chart) -> str:
-    label = escape(f"{chart.title}: curves over steps")
-    return (
-        f"<p>{escape(chart.caption)}</p>\n"
-        f'<div class="chart {chart.key}" id="chart-{chart.key}" role="img" aria-label="{label}"></div>'
-    )
 
 
 def _samples_html(record: Record) -> str:

@@ -40,11 +40,11 @@ def _sentence_html(masked: str, original: str, filled: list[tuple[int, str]]) ->
 
 
 def _row(head: str, html: str, text: str) -> str:
-    return f"<tr><th scope=row>{escape(head)}</th><td{_language(text)}>{html}</td></tr>\n"
+    return f"<tr><th scope=row>{escape(head)}</th><td{language_of(text)}>{html}</td></tr>\n"
 
 
-def _language(text: str) -> str:
-    """Return the attribute that lets a browser choose Chinese glyphs and line breaks."""
+def language_of(text: str) -> str:
+    """Return the HTML attribute that lets a browser choose Chinese glyphs and line breaks."""
     return ' lang="zh"' if any("\u4e00" <= character <= "\u9fff" for character in text) else ' lang="en"'
 
 

@@ -25,6 +25,7 @@ code { font: .86em/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono
 .note { color: #92400e; font-size: .9rem; margin: .25rem 0; }
 .chart { width: 100%; height: 24rem; }
 .chart.losses { height: 30rem; }
+.chart.histogram { height: 16rem; }
 .chart.learning_rate { height: 17rem; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-weight: 500; vertical-align: top; }
@@ -38,8 +39,21 @@ tr:last-child > * { border-bottom: 0; }
   font-variant-numeric: tabular-nums; white-space: nowrap; }
 .sample caption { caption-side: bottom; text-align: left; color: var(--soft); font-size: .8rem; padding: .3rem 0; }
 .settings th { width: 45%; }
+.scroll { overflow-x: auto; }
+.numbers th[scope=row] { width: 55%; }
+.numbers td { text-align: right; white-space: nowrap; padding-left: .8rem; font-variant-numeric: tabular-nums; }
+.numbers thead th { text-align: right; white-space: nowrap; color: var(--soft); font-size: .85rem;
+  padding-left: .8rem; }
+.instance { border-top: 1px solid var(--line); padding: .7rem 0; }
+.where { color: var(--soft); font-size: .85rem; margin: 0; }
+.instance h3 { font-size: 1rem; font-weight: 600; margin: 0 0 .3rem; }
+.tokens { font-size: .88rem; width: auto; }
+.tokens th, .tokens td { padding: .12rem 1.1rem .12rem 0; white-space: nowrap; }
+.tokens thead th { color: var(--soft); font-weight: 400; }
+.tokens tr.hidden > * { background: #fef9c3; }
 mark { border-radius: .25em; padding: 0 .15em; color: inherit; }
 mark.gap { background: #e5e7eb; color: var(--soft); }
+mark.hidden { background: #fde68a; }
 mark.right { background: #bbf7d0; }
 mark.wrong { background: #fecaca; }
 details { border-top: 1px solid var(--line); padding: .4rem 0; }
@@ -48,6 +62,10 @@ summary { cursor: pointer; font-weight: 500; }
   main { padding: 1rem .6rem 3rem; }
   section { padding: .9rem .8rem; }
   .chart { height: 20rem; }
+  .chart.histogram { height: 14rem; }
+  .numbers .zh { display: block; white-space: normal; }
+  .numbers th[scope=row] { width: auto; }
+  .numbers td, .numbers thead th { padding: .35rem .3rem .35rem 0; }
   .chart.losses { height: 28rem; }
   .sample th { width: 4.6rem; padding-left: .4rem; font-size: .78rem; }
 }
