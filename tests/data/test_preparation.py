@@ -134,7 +134,7 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     assert report.documents_without_tokens == 1
     assert report.documents_of_one_sentence == 2
     assert report.repeated_documents == 0
-    assert report.reading.documents == 4 == report.parts["train"]["documents"] + report.documents_without_tokens
+    assert report.corpus.reading.documents == 4 == report.parts["train"]["documents"] + report.documents_without_tokens
     rows = dict(report.rows())
     assert rows["lines read"] == 9 == rows["lines kept"] + rows["lines dropped: blank line"]
     assert rows["sentences dropped: no token in them"] == 2

@@ -1,5 +1,6 @@
 """Sentences: the law of joining, a table of cases by hand, real text, and time that grows with the text only."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import InputError
+from bertkit.text import sentences
 from bertkit.text.documents import Document
-from bertkit.text.sentences import sentence_splitter, sentences_of, split_sentences
+from bertkit.text.sentences import LANGUAGES, sentence_splitter, sentences_of, split_sentences
+from bertkit.text.stops import BLANKS, BREAKS
 
 CHINESE = [  # the bar shows where a sentence ends
     "明月几时有？|把酒问青天。",
@@ -20,7 +23,7 @@ CHINESE = [  # the bar shows where a sentence ends
     "花自飘零水自流；|一种相思，两处闲愁。",
     "本馆周一闭馆（节假日除外；详见公告），敬请留意。|欢迎光临。",
     "他想了很久……|最后还是走了。",
-    "也许…|没有人知道。",
+    "也许…没有人知道。",
     "我……我不知道。|你问他吧。",
     "桃、李、杏……等都开了花。|真好看。",
     "……他没有说完。|灯灭了。",
@@ -104,7 +107,7 @@ MIXED = [
     "他是Dr. 王的学生。|Really? |真的。",
     "请看No.1产品。|谢谢。",
     "“Hello!” he said. |她笑了。",
-    "他说“OK.”|然后走了。",
+    "他说“OK.”然后走了。",
     "U.S. 军队撤离了。|The end.",
     "版本为3.5。|Version 4.0 is next. |明年见！",
     "What is 人工智能? |It is AI. |对。",
@@ -143,6 +146,35 @@ def test_a_line_break_always_ends_a_sentence(texts: list[str]) -> None:
     assert [piece.strip() for piece in split_sentences("\n".join(lines))] == expected
 
 
+PLAIN = st.text(alphabet="天地玄黄春。。！？；｡，、：％%&=/a9") | st.text(alphabet="天。，！")
+NEARLY_PLAIN = st.text(alphabet="天地。！？；，、：…—“”「」（）《》\n 　.a")
+
+
+@given(PLAIN | NEARLY_PLAIN)
+def test_a_plain_text_is_cut_as_if_every_stop_were_judged(text: str) -> None:
+    assert split_sentences(text) == sentences._judged(text)
+
+
+WORDS = st.sampled_from(
+    ["The", "cat", "sat", "etc", "vi", "ill", "Mr", "no", "x", "e.g", "U.S", "很好", "(see", "it)", '"So"', "a-b", "B",
+     "sat.", "cat.", "etc.", "Dr.", "no.", "p.m.", "J.", "2.", "vi.", "好。", "（好。", "”。", "天。天", "——",
+     "\n", "\t"]
+)  # fmt: skip
+
+
+@given(st.lists(WORDS).map(" ".join) | st.lists(WORDS).map("".join) | TEXT | NEARLY_PLAIN)
+def test_a_stop_that_is_plain_at_sight_is_one_that_would_be_judged_so(text: str) -> None:
+    quick = sentences._judged(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentences, "plain_end", lambda text, start, at, end: 0)
+        assert quick == sentences._judged(text)
+
+
+def test_blanks_and_breaks_together_are_the_white_space_of_python() -> None:
+    assert {*BLANKS, *BREAKS} == {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
+    assert "".join(BREAKS) == "".join(c for c in BREAKS if len(f"a{c}b".splitlines()) == 2)
+
+
 def test_a_text_of_blanks_is_one_piece_and_an_empty_one_none() -> None:
     assert split_sentences(" \n ") == [" \n "]
     assert split_sentences("") == []
@@ -159,6 +191,53 @@ def test_the_plain_rule_ends_a_sentence_only_after_the_characters_given() -> Non
 def test_a_plain_rule_without_characters_is_refused() -> None:
     with pytest.raises(InputError, match="--sentence_end: names no character"):
         sentence_splitter("")
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("de", ["Das ist z. B. gut.  ", "Er kam am 3. Mai.\n\n", "Neu."]),
+        ("es", ["¿Qué? ", "El Sr. López salió. ", "Fin."]),
+        ("fr", ["Où est-il ? ", "Il dort, dit-elle."]),
+        ("hi", ["यह घर है। ", "वह नदी है।"]),
+        ("ja", ["今日は晴れ。", "散歩に行く？\n", "はい。"]),
+        ("ru", ["Он ушёл. ", "Она осталась."]),
+    ],
+)
+def test_another_language_is_cut_by_its_own_rules(language: str, expected: list[str]) -> None:
+    assert sentence_splitter(None, language=language)("".join(expected)) == expected
+
+
+@given(TEXT | st.text(alphabet="aé A.!?¿।。「」“”()\r\n\x1c\u2028 1"), st.sampled_from(LANGUAGES.split()))
+def test_joined_sentences_of_another_language_are_the_text(text: str, language: str) -> None:
+    found = sentence_splitter(None, language=language)(text)
+    assert "".join(found) == text
+    assert all(piece.strip() for piece in found) or not text.strip()
+    assert not any(piece[0].isspace() for piece in found[1:])
+
+
+def test_a_piece_that_is_not_in_the_text_cuts_nothing() -> None:
+    assert sentences._placed("Eins. Zwei. Drei.", ["Eins.", "zwei.", " ", "Drei."]) == ["Eins. Zwei. ", "Drei."]
+
+
+def test_chinese_and_english_by_name_are_the_built_in_rules() -> None:
+    assert sentence_splitter(None, language="zh") is sentence_splitter(None, language="en") is split_sentences
+
+
+def test_an_unknown_language_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"(?s)--language: is no language .*value: 'deu'.*one of zh en am ar .* uk"):
+        sentence_splitter(None, language="deu")
+
+
+def test_a_language_and_sentence_ends_together_are_refused() -> None:
+    with pytest.raises(InputError, match="--language: has its own sentence ends, and --sentence_end names others"):
+        sentence_splitter("。", language="ja")
+
+
+def test_a_language_without_its_package_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(InputError, match=r'(?s)sentencex, which is not installed.*pip install "bertkit\[languages\]"'):
+        sentence_splitter(None, language="de")
 
 
 def test_boundaries_that_the_format_gives_are_kept_as_they_are() -> None:
@@ -189,6 +268,16 @@ def test_a_given_sentence_of_blanks_is_no_sentence_of_its_own() -> None:
         "（；" * 300_000,
         "J. " * 80_000,
         "a. " * 80_000,
+        "word... " * 100_000,
+        "x…\u00a0y" * 100_000,
+        "天（天！）" * 100_000,
+        "——天！" * 100_000,
+        "天．" * 200_000,
+        "“天！”他说，" * 60_000,
+        "天" * 3_400_000,  # 10 MB without a stop
+        "天地玄黄。" * 680_000,
+        "“天地玄黄。" * 560_000,
+        "The cat sat. " * 770_000,
     ],
     ids=lambda text: repr(text[:4]),
 )
