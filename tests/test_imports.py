@@ -50,6 +50,7 @@ CONSTANT_MAKERS = {
     *("frozenset", "set", "dict", "list", "tuple", "range", "len", "sorted", "min", "max", "sum", "zip", "enumerate"),
     *("str", "int", "float", "bool", "bytes", "ord", "chr", "map", "round", "abs", "reversed", "any", "all", "Path"),
     *("re.compile", "re.escape", "TypeVar", "NewType", "NamedTuple", "str.maketrans", "MappingProxyType"),
+    "_words",  # of abbreviations.py: a constant text cut at its blanks
     *(
         "field",
         "dataclasses.field",

@@ -291,6 +291,7 @@ def own_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     module.parent.mkdir()
     module.write_text(READER.format("|"), encoding="utf-8")
     monkeypatch.syspath_prepend(str(module.parent))
+    sys.modules.pop("own_reader", None)  # of another test's folder
     yield module
     sys.modules.pop("own_reader", None)
 

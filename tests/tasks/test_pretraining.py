@@ -1,6 +1,7 @@
 """The pre-training task: its losses, its batches by step number, and that a small model learns by it."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from toy_run import toy_model_config, toy_tokenizer, write_store
 
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
+from bertkit.data.selection import Phrases
 from bertkit.data.store import open_parts
 from bertkit.model.heads import PretrainingModel
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix
@@ -30,15 +32,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(tmp_path_factory.mktemp("task"))
 
 
-def source_of(store: Path, *, pairing: Any = "segment", batch_size: int = 8) -> PretrainingSource:
+def source_of(
+    store: Path,
+    *,
+    pairing: Any = "segment",
+    batch_size: int = 8,
+    masking: MaskingSettings | None = None,
+    static: bool = False,
+    max_steps: int | None = None,
+    phrases: Phrases | None = None,
+) -> PretrainingSource:
     return PretrainingSource(
         open_parts(store)["train"],
         VOCABULARY,
-        PairSettings(pairing=pairing, max_seq_length=32),
-        MaskingSettings(),
+        PairSettings(pairing=pairing, max_seq_length=32, static=static),
+        masking or MaskingSettings(),
         seed=1,
         batch_size=batch_size,
         micro_batch_tokens=200,
+        phrases=phrases,
+        max_steps=max_steps,
     )
 
 
@@ -261,3 +274,84 @@ def test_tokens_and_slots_are_counted(store: Path) -> None:
     assert batches.tokens == sum(int(mask.sum()) for mask in masks)
     assert batches.slots == sum(mask.numel() for mask in masks)
     assert batches.counts["nsp"] == 8
+
+
+# --- frozen rows, a rate that changes, other schemes ---------------------------------------------------------------
+
+
+def finished_rows(source: PretrainingSource, epoch: int) -> list[tuple[Any, ...]]:
+    """The rows of an epoch in the order of training: ids, hidden columns, targets, label."""
+    rows = []
+    steps = source.steps_of_epochs(epoch + 1)
+    for step in range(source.epoch_starts[epoch], steps):
+        for batch in source.step(step).micro_batches:
+            width, columns = batch["input_ids"].shape[1], batch["mlm_positions"]
+            for row, ids in enumerate(batch["input_ids"].tolist()):
+                here = columns // width == row
+                mask = batch.get("attention_mask")
+                length = width if mask is None else int(mask[row].sum())
+                label = int(batch["next_sentence_label"][row])
+                hidden = (columns[here] % width).tolist(), batch["mlm_targets"][here].tolist()
+                rows.append((ids[:length], *hidden, label))
+    return rows
+
+
+@pytest.mark.parametrize("masking", ["token", "whole_word", "span"])
+@pytest.mark.parametrize("pairing", ["segment", "sentence", "sop"])
+def test_frozen_pairs_and_masks_are_those_of_every_epoch_and_only_their_order_differs(
+    store: Path, pairing: Any, masking: Any
+) -> None:
+    source = source_of(store, pairing=pairing, static=True, masking=MaskingSettings(masking=masking))
+    first, second, third = (finished_rows(source, epoch) for epoch in range(3))
+    assert sorted(first) == sorted(second) == sorted(third)
+    assert first != second != third
+    redrawn = source_of(store, pairing=pairing, masking=MaskingSettings(masking=masking))
+    assert finished_rows(redrawn, 0) == first
+    assert sorted(finished_rows(redrawn, 1)) != sorted(first)
+
+
+def test_the_rate_begins_at_the_first_share_and_ends_at_the_last(store: Path) -> None:
+    masking = MaskingSettings(mlm_probability=0.6, final_mlm_probability=0.1)
+    source = source_of(store, batch_size=16, masking=masking, max_steps=11)
+    constant = {
+        share: source_of(store, batch_size=16, masking=MaskingSettings(mlm_probability=share)) for share in (0.6, 0.1)
+    }
+    assert source.step(0).counts == constant[0.6].step(0).counts
+    assert source.step(10).counts == constant[0.1].step(10).counts
+    shares = [source.step(step).counts["mlm"] / source.step(step).tokens for step in range(11)]
+    assert all(later < earlier for earlier, later in pairwise(shares))
+    assert source.step(12).counts == constant[0.1].step(12).counts  # asked for behind the end
+    assert (
+        source_of(store, masking=masking, max_steps=1).step(0).counts
+        == source_of(store, masking=MaskingSettings(mlm_probability=0.6)).step(0).counts
+    )
+
+
+def test_without_a_length_of_the_run_the_rate_stays_the_first(store: Path) -> None:
+    masking = MaskingSettings(mlm_probability=0.6, final_mlm_probability=0.1)
+    first = source_of(store, masking=MaskingSettings(mlm_probability=0.6))
+    for step in (0, 9):
+        assert source_of(store, masking=masking).step(step).counts == first.step(step).counts
+
+
+@pytest.mark.parametrize("masking", ["token", "whole_word", "span", "ngram", "phrases"])
+@pytest.mark.parametrize("pairing", ["segment", "sop", "none"])
+def test_a_step_of_every_scheme_is_a_function_of_its_number_only(store: Path, pairing: Any, masking: Any) -> None:
+    moon = tuple(VOCABULARY.ids[character] for character in "明月")
+    named: dict[str, Any] = {
+        "pairing": pairing,
+        "masking": MaskingSettings(masking=masking, phrases_file="terms.txt" if masking == "phrases" else None),
+        "phrases": Phrases([moon], continuation=VOCABULARY.continuation),
+    }
+    forwards, backwards = source_of(store, **named), source_of(store, **named)
+    seen = {step: forwards.step(step) for step in range(6)}
+    for step in reversed(range(6)):
+        for mine, other in zip(backwards.step(step).micro_batches, seen[step].micro_batches, strict=True):
+            assert all(torch.equal(mine[name], other[name]) for name in other)
+
+
+def test_order_of_segments_has_a_next_sentence_label(store: Path) -> None:
+    batches = source_of(store, pairing="sop", batch_size=64).step(0)
+    labels = torch.cat([batch["next_sentence_label"] for batch in batches.micro_batches])
+    assert batches.counts["nsp"] == len(labels) > 50
+    assert 10 < labels.sum() < len(labels) - 10

@@ -7,6 +7,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class EncodedDocuments:
     """Documents one after the other; a sentence without a token is left out and counted."""
 
     ids: list[str]
-    tokens: NDArray[np.int32]  # (tokens,)
+    tokens: NDArray[np.integer[Any]]  # (tokens,) int32; in the store the smallest type that holds the ids
     word_starts: NDArray[np.bool_] | None  # (tokens,) whether a word begins with it
     sentence_lengths: NDArray[np.int64]  # (sentences,) tokens of each, at least 1
     sentence_counts: NDArray[np.int64]  # (documents,) sentences kept of each; 0 for a document without a token

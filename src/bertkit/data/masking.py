@@ -77,7 +77,7 @@ class MaskingSettings:
         """Return the settings in force when the share `progress` (0 to 1) of the training is done."""
         if self.final_mlm_probability is None:
             return self
-        rate = self.mlm_probability + (self.final_mlm_probability - self.mlm_probability) * progress
+        rate = (1 - progress) * self.mlm_probability + progress * self.final_mlm_probability  # (exact at both ends)
         return replace(self, mlm_probability=rate, final_mlm_probability=None)
 
 

@@ -22,7 +22,7 @@ _CANDIDATE = re.compile(  # begins with a plain set, which is searched fastest; 
 )
 _BLANKS = re.compile(r"\s*")
 _PLAIN_STOPS = FULL_STOPS + "；"
-_ODD = re.escape("".join({*STOPS, *BREAKS, *BLANKS, *OPENERS, *CLOSERS, "—"}.difference(_PLAIN_STOPS)))
+_ODD = re.escape("".join(c for c in [*STOPS, *BREAKS, *BLANKS, *OPENERS, *CLOSERS, "—"] if c not in _PLAIN_STOPS))
 _PLAIN_TEXT = re.compile(rf"[^{_ODD}]*")
 _PLAIN_SENTENCE = re.compile(
     rf"[^{_PLAIN_STOPS}]*+[{_PLAIN_STOPS}]++(?:(?=[{re.escape(CONTINUERS)}])[^{_PLAIN_STOPS}]++(?:[{_PLAIN_STOPS}]++|\Z))*+"
