@@ -85,7 +85,7 @@ def test_the_whole_way_ends_with_answers_and_what_to_try_next(
         "— 3 of 6: text becomes token ids; a tenth each is kept for validation and test",
         "— 4 of 6: pre-training",
         "— 5 of 6: held-out results of the best model",
-        "— 6 of 6: the model is asked about text it has not seen",
+        "— 6 of 6: the model is asked about lines that were held out",
     ]
     assert "masked_lm_accuracy" in out
     test_lines = [line for line in lines if part_of(line, validation_split=True) == "test"]
@@ -107,7 +107,7 @@ def test_the_whole_way_ends_with_answers_and_what_to_try_next(
 def test_without_a_text_the_ci_are_fetched_and_the_famous_lines_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [*chinese(30), "十年生死两茫茫。不思量。", "我住长江头。君住长江尾。"]
+    lines = [*chinese(30), "十年生死两茫茫。不思量。自难忘。", "我住长江头，君住长江尾。"]
 
     def fetch(name: str, *, output_file: Path) -> CorpusReport:
         assert name == "songci"
@@ -122,7 +122,7 @@ def test_without_a_text_the_ci_are_fetched_and_the_famous_lines_asked(
     assert "— 1 of 6: the ci of the Song dynasty are fetched" in err
     assert (run / "songci.txt").is_file()
     originals = re.findall(r"^original: (.*)$", out, flags=re.MULTILINE)
-    assert originals[-2:] == ["十年生死两茫茫", "我住长江头"]
+    assert originals[-2:] == ["十年生死两茫茫。不思量。自难忘。", "我住长江头，君住长江尾。"]
 
 
 def test_a_folder_that_holds_a_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,8 +24,8 @@ PROGRESS = "progress.json"  # of a part that is being written
 PARTS = ("train", "validation", "test")
 COUNTS = ("documents", "sentences", "tokens", "unknown_tokens")
 # Tokens in one file, which the writer holds in memory: at 1 << 24 the peak rose from 193 to 332 MB between 10 MB and
-# 100 MB of text, at 1 << 21 from 218 to 235.
-SHARD_TOKENS = 1 << 21
+# 100 MB of text, at 1 << 20 from 216 to 228.
+SHARD_TOKENS = 1 << 20
 
 
 class StoreWriter:
