@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 import time
-from array import array
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -23,6 +22,7 @@ import numpy as np
 from bertkit.console import Progress, say, table
 from bertkit.data.encoding import EncodedDocuments, EncodingSettings, encode_documents
 from bertkit.data.executors import open_executor
+from bertkit.data.repeats import RepeatCounter
 from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS, SHARD_TOKENS, StoreWriter
 from bertkit.errors import InputError
 from bertkit.files import finish_directory, put_back, sha256_of_file, write_atomically
@@ -223,13 +223,15 @@ def _build(
         for part in PARTS
     ]
     report.cleaning = settings.cleaning
-    reader = _Reader(corpus, settings, [writer.num_given for writer in writers], report.corpus)
+    done = [writer.num_given for writer in writers]
     total, began = _size_of(corpus), time.perf_counter()
     with (
+        RepeatCounter(folder) as repeats,
         open_executor(workers=settings.workers, dask=settings.dask) as (executor, num_workers),
         Progress("preparing", total=total, unit="bytes") as progress,
     ):
-        for chunk, encoded in _encoded(reader.chunks(), encoding, executor, in_flight=2 * num_workers + 1):
+        chunks = _Reader(corpus, settings, done, report.corpus, repeats).chunks()
+        for chunk, encoded in _encoded(chunks, encoding, executor, in_flight=2 * num_workers + 1):
             if began and total and chunk.size:
                 _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
                 began = 0.0
@@ -237,6 +239,7 @@ def _build(
                 writer.add(encoded.take(chunk.parts == number))
             report.unknown_characters.update(encoded.unknown_characters)
             progress.advance(chunk.size)
+        report.repeated_documents = repeats.count()
     for part, writer in zip(PARTS, writers, strict=True):
         manifest = writer.close(vocabulary_hash=vocabulary.hash)
         report.parts[part] = {name: manifest[name] for name in COUNTS}
@@ -249,8 +252,7 @@ def _build(
             file=corpus.input_file,
             remedy="look at it with `bertkit inspect corpus`",
         )
-    report.repeated_documents = reader.num_repeated()
-    report.documents_kept = sum(reader.done)
+    report.documents_kept = sum(done)
     return report
 
 
@@ -286,7 +288,7 @@ class _Reader:
     settings: PreparationSettings
     done: list[int]  # for each part, how many of its documents stand in finished files
     report: CorpusReport
-    _hashes: "array[int]" = field(default_factory=lambda: array("Q"))  # 8 bytes a document: all that grows
+    repeats: RepeatCounter
 
     def chunks(self) -> Iterator[_Chunk]:
         """Yield the documents in chunks of about CHUNK_BYTES."""
@@ -300,7 +302,7 @@ class _Reader:
         for document in read:
             text = document.text.encode("utf-8", errors="surrogatepass")
             digest = hashlib.sha1(text).digest()
-            self._hashes.append(int.from_bytes(digest[:8], "little"))
+            self.repeats.add(digest)
             part = PARTS.index(part_of(document.text, validation_split=self.settings.validation_split))
             size += len(text)
             met[part] += 1
@@ -311,10 +313,6 @@ class _Reader:
                 yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
                 documents, parts, size = [], [], 0
         yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
-
-    def num_repeated(self) -> int:
-        """Return how many documents have the text of an earlier one."""
-        return len(self._hashes) - len(np.unique(np.frombuffer(self._hashes, dtype=np.uint64)))
 
 
 def _encoded(

@@ -84,8 +84,6 @@ class FastEncoder:
         if is_odd.any():
             starts = sentence_starts(sentences)
             odd[np.searchsorted(starts, np.flatnonzero(is_odd), side="right") - 1] = True
-        if text.count(_SEPARATOR) >= max(1, len(sentences)):
-            odd |= [_SEPARATOR in sentence for sentence in sentences]
         return odd
 
     def _mixed(self, sentences: Sequence[str], odd: NDArray[np.bool_]) -> EncodedSentences:
