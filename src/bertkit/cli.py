@@ -19,7 +19,7 @@ from bertkit.options import REQUIRED, Option, config_from, options_of
 # Command -> (module in bertkit.commands, what it does).  A new command is one row here and one file there.
 # A command may have two words, which are looked for before the first alone.
 COMMANDS = {
-    "demo": ("demo", "the whole way in four minutes: corpus, vocabulary, pre-training, answers"),
+    "demo": ("demo", "the whole way in about ten minutes: corpus, vocabulary, pre-training, answers"),
     "corpus": ("corpus", "fetch a real corpus by name"),
     "vocab": ("vocab", "learn a WordPiece vocabulary, add words to one, or trim one"),
     "prepare": ("prepare", "turn text into a store of token ids"),
@@ -49,6 +49,11 @@ def main(argv: list[str] | None = None) -> int:
         if not _reader_is_gone():
             raise
         return 0
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        console.error(f"{problem.filename}: {problem.strerror}")
+        return 2
 
 
 def _run(words: list[str]) -> int:

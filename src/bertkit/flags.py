@@ -19,6 +19,8 @@ from bertkit.options import REQUIRED, Option
 
 HELP_FLAGS = ("--help", "-h")
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+# Behind a boolean flag these are its value; any other word ("on", say) may be a text: --json "on".
+VALUES_OF_A_BARE_FLAG = ("true", "false", "1", "0", "null")
 CONFIG_FILE = Option(
     name="config_file",
     type=Path | None,
@@ -77,7 +79,7 @@ def split_words(command: str, words: list[str], options: list[Option]) -> tuple[
                 position += 1  # its value, which would only be a second error
         elif equals:
             given.append(Given(option, text))
-        elif _allows(option.type, bool) and not (following and following[0].lower() in TRUE_WORDS + FALSE_WORDS):
+        elif _allows(option.type, bool) and not (following and following[0].lower() in VALUES_OF_A_BARE_FLAG):
             given.append(Given(option, True))
         elif following and not following[0].startswith("--"):
             given.append(Given(option, following[0]))

@@ -84,11 +84,14 @@ def config_from(config: type, values: dict[str, Any]) -> Any:
 
 
 def values_of(config: Any) -> dict[str, Any]:
-    """Return the flat {name: value} of a Config instance: what `settings.yaml` holds."""
+    """Return the flat {name: value} of a Config instance, paths as text: what `settings.yaml` and `run.json` hold."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        values |= values_of(value) if "group" in field.metadata else {field.name: value}
+        if "group" in field.metadata:
+            values |= values_of(value)
+        else:
+            values[field.name] = str(value) if isinstance(value, Path) else value
     return values
 
 
@@ -96,7 +99,7 @@ def write_settings(config: Any, directory: Path) -> None:
     """Write the resolved settings as `settings.yaml` into a folder; `--config_file` reads it back."""
     import yaml
 
-    values = {name: str(value) if isinstance(value, Path) else value for name, value in values_of(config).items()}
+    values = values_of(config)
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
     if yaml.safe_load(text) != values:  # a character that YAML takes for a line end (U+0085) must be escaped
         text = yaml.safe_dump(values, allow_unicode=False, sort_keys=False)

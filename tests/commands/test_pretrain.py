@@ -50,8 +50,8 @@ def test_the_results_go_to_standard_output_and_the_tale_to_standard_error(
     assert shown["masked_lm_loss"] == f"{results['masked_lm_loss']:.4f}"
     assert shown["global_step"] == str(results["global_step"])
     assert f"model: {tmp_path / 'run'}" in captured.out
-    assert "held out" in captured.err
-    assert "held out" not in captured.out
+    assert "validation: MLM loss" in captured.err
+    assert "validation: MLM loss" not in captured.out
 
 
 def test_a_report_is_written_or_how_to_get_one_is_said(

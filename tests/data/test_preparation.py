@@ -177,8 +177,13 @@ def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(preparation, "part_of", failing_after(20))
     with pytest.raises(OSError, match="disk full"):
         prepared(corpus, tmp_path / "store")
-    assert contents(tmp_path) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.tmp", "text"]  # to be gone on with
+    with pytest.raises(InputError, match="no format"):
+        prepared(replace(corpus, format="nosuch"), tmp_path / "store")
+    monkeypatch.undo()
+    prepared(corpus, tmp_path / "store")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "text"]
+    assert before.items() <= contents(tmp_path).items()
 
 
 def test_an_error_in_the_middle_leaves_an_older_store_as_it_was(
@@ -190,7 +195,7 @@ def test_an_error_in_the_middle_leaves_an_older_store_as_it_was(
     with pytest.raises(OSError, match="disk full"):
         prepared(corpus_of(tmp_path / "text", *MANY), tmp_path / "store")
     assert contents(tmp_path / "store") == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "text"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "store.tmp", "text"]
 
 
 def failing_after(number: int) -> object:

@@ -165,7 +165,7 @@ def test_the_data_and_the_model_are_described(store: Path, tmp_path: Path, capsy
     size = f"{train.num_documents} documents, {train.num_tokens:,} tokens"
     assert f"data: {size}, 0.00 % [UNK]; pairing segment, 15 % hidden" in said
     assert f"vocabulary {TOKENIZER.vocabulary.size}; adamw, 2 steps of 8 rows on" in said
-    assert "step 2, held out: MLM loss" in said
+    assert "step 2, validation: MLM loss" in said
     assert "evaluating the best model (step 2) on the test part" in said
 
 
@@ -174,8 +174,10 @@ def test_an_empty_held_out_part_is_said_and_another_takes_its_place(
 ) -> None:
     pretrain(toy_config(write_store(tmp_path, validation_split=False), tmp_path / "run", max_steps=2))
     said = capsys.readouterr().err
-    for part in ("validation", "test"):
-        assert f"warning: no {part} part can be used (none in the store, or left out)" in said
+    assert "warning: no validation and no test part can be used (none in the store, or left out)" in said
+    assert "all figures are of the training text" in said
+    assert "step 2, train: MLM loss" in said
+    assert read(tmp_path / "run" / "run.json")["evaluated_on"] == "train"
     assert read(tmp_path / "run" / "eval_results.json")["part"] == "train"
 
 

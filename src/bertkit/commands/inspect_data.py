@@ -14,12 +14,13 @@ from bertkit.data.instances import read_phrases
 from bertkit.data.mask_statistics import SAMPLE_ROWS
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
+from bertkit.data.prepared import open_prepared
 from bertkit.data.statistics import StoreStatistics, store_statistics
-from bertkit.data.store import PARTS, Store, open_parts
+from bertkit.data.store import PARTS, Store
 from bertkit.errors import InputError
 from bertkit.options import argument, group, option, values_of
 from bertkit.report.store_page import require_plotly, write_store_page
-from bertkit.text.tokenizer import Tokenizer, load_tokenizer
+from bertkit.text.tokenizer import Tokenizer
 
 ROWS_ON_A_PAGE = 3  # where --show says nothing
 NO_SETTINGS = frozenset({"show", "html", "json"})  # they decide nothing of what is shown
@@ -94,20 +95,11 @@ def run(config: Config) -> None:
 
 
 def _opened(config: Config) -> tuple[Store, Tokenizer]:
-    parts = open_parts(config.store)
+    parts, tokenizer = open_prepared(config.store)
     if config.part not in parts:
         have = ", ".join(part for part in PARTS if part in parts)
         raise InputError("is empty", file=config.store, field="--part", value=config.part, expected=f"one of {have}")
-    tokenizer = load_tokenizer(config.store)
-    store = parts[config.part]
-    if tokenizer.vocabulary.hash != store.manifest["vocabulary_sha256"]:
-        raise InputError(
-            "is not the vocabulary that the ids of the store are of",
-            file=Path(config.store) / "vocab.txt",
-            expected=f"SHA-256 {store.manifest['vocabulary_sha256']}",
-            remedy="put the tokenizer's files back, or run `bertkit prepare` again",
-        )
-    return store, tokenizer
+    return parts[config.part], tokenizer
 
 
 def _print(statistics: StoreStatistics, rows: list[FinishedRow]) -> None:

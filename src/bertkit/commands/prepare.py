@@ -14,12 +14,13 @@ from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.errors import InputError
-from bertkit.options import group, option, write_settings
+from bertkit.options import group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
 
 if TYPE_CHECKING:
     from bertkit.text.tokenizer import Tokenizer
 
+SEED = 12345
 GOOGLE_PREDICTIONS = 20  # create_pretraining_data.py's default
 
 
@@ -43,11 +44,21 @@ class Config:
         "none",
         help="google: in place of a store, the very instances of create_pretraining_data.py for this seed, in memory",
     )
-    seed: int = option(12345, help="seed of exported pairs and masks")
+    seed: int = option(SEED, help="seed of exported pairs and masks")
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings)
 
     def __post_init__(self) -> None:
+        if self.dupe_factor < 1:
+            raise InputError("makes no instance", field="--dupe_factor", value=self.dupe_factor, expected="1 or more")
+        if self.pad_to is not None and self.pad_to < self.pairs.max_seq_length:
+            raise InputError(
+                f"is shorter than --max_seq_length {self.pairs.max_seq_length}", field="--pad_to", value=self.pad_to
+            )
+        if self.masking.final_mlm_probability is not None:
+            raise InputError("belongs to training, where the rate changes by step", field="--final_mlm_probability")
+        if self.export == "none":
+            self._refuse_what_only_exports_use()
         if self.compat == "google" and self.export == "none":
             raise InputError("makes instances only", field="--compat google", remedy="add --export jsonl or parquet")
         if self.compat == "google" and self.masking.masking not in ("token", "whole_word"):
@@ -56,6 +67,19 @@ class Config:
                 field="--masking",
                 value=self.masking.masking,
                 expected="token | whole_word",
+            )
+
+    def _refuse_what_only_exports_use(self) -> None:
+        """A store holds neither pairs nor masks: a setting of them here is a misunderstanding."""
+        given = {**values_of(self.pairs), **values_of(self.masking), "dupe_factor": self.dupe_factor}
+        defaults = {**values_of(PairSettings()), **values_of(MaskingSettings()), "dupe_factor": 1}
+        given |= {"pad_to": self.pad_to, "seed": self.seed}
+        defaults |= {"pad_to": None, "seed": SEED}
+        if different := [f"--{name}" for name in given if given[name] != defaults[name]]:
+            raise InputError(
+                "has no effect here: a store holds no pairs and no masks, they are drawn in training",
+                field=", ".join(different),
+                remedy="give it to `bertkit pretrain`, or add --export jsonl or parquet",
             )
 
 
@@ -84,10 +108,10 @@ def run(config: Config) -> None:
 def _export_store(config: Config, tokenizer: "Tokenizer", output: Path) -> None:
     from bertkit.data.export import store_instances, write_instances
     from bertkit.data.instances import read_phrases
-    from bertkit.data.store import open_parts
+    from bertkit.data.prepared import open_prepared
 
     phrases = read_phrases(config.masking, tokenizer)
-    for part, store in open_parts(output).items():
+    for part, store in open_prepared(output)[0].items():
         instances = store_instances(
             store,
             config.pairs,

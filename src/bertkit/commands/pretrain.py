@@ -14,6 +14,7 @@ from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings, prepare_store, store_key
 from bertkit.errors import InputError
+from bertkit.files import sha256_of_file
 from bertkit.options import SETTINGS_FILE, group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings
@@ -25,13 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_EPOCHS = 10.0  # where neither steps, epochs nor minutes are given
 EVALUATIONS = 10  # in a run, unless eval_every says otherwise
-# Settings that a resumed run may change without becoming another run; the weights come from its checkpoint.
-FREE_ON_RESUME = frozenset(
-    {
-        *("output_dir", "data_dir", "resume_from", "report_to", "log_every", "save_every", "save_total_limit"),
-        *("model_name_or_path", "model_size", "hidden_dropout_prob", "attention_probs_dropout_prob"),
-    }
-)
+# Settings of training that a resumed run may change without becoming another run.
+FREE_ON_RESUME = frozenset({"resume_from", "report_to", "log_every", "save_every", "save_total_limit"})
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,28 @@ class Config:
     eval_rows: int = option(1024, help="held-out rows of each evaluation on the way; the last one takes all")
 
     def __post_init__(self) -> None:
+        if self.data_dir is not None and self.corpus.input_file is None:
+            self._refuse_what_a_store_has_settled()
+        if self.pairs.static and self.masking.final_mlm_probability is not None:
+            raise InputError("contradict each other", field="--static and --final_mlm_probability")
         if self.eval_rows < 1:
             raise InputError("evaluates nothing", field="--eval_rows", value=self.eval_rows, expected="1 or more")
+
+    def _refuse_what_a_store_has_settled(self) -> None:
+        settled = {
+            **values_of(self.preparation),
+            **values_of(self.corpus),
+            "tokenizer": self.tokenizer,
+            "do_lower_case": self.do_lower_case,
+        }
+        defaults = {**values_of(PreparationSettings()), **values_of(CorpusSettings())}
+        different = [f"--{name}" for name, value in settled.items() if value != defaults.get(name)]
+        if different:
+            raise InputError(
+                "has no effect with --data_dir: the store was prepared before",
+                field=", ".join(different),
+                remedy="leave it out, or give --input_file in place of --data_dir",
+            )
 
 
 def run(config: Config) -> None:
@@ -100,8 +116,7 @@ def pretrain(config: Config) -> dict[str, Any]:
         sampler=_filled_samples,
     )
     config = _with_length(config, work)
-    settings = {name: value for name, value in values_of(config).items() if name not in FREE_ON_RESUME}
-    job, state = work.start(config.training, settings=settings, record=values_of(config))
+    job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
     # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
     if config.training.resume_from is None:
         write_settings(config, work.directory)
@@ -109,6 +124,17 @@ def pretrain(config: Config) -> dict[str, Any]:
     results = work.finish(job, state)
     _write_report(work.directory)
     return results
+
+
+def _settings_of_the_run(config: Config) -> dict[str, Any]:
+    """What must be the same for a resumed run to equal one that was never stopped, besides the model and the store.
+
+    (The store's key stands for the text, the tokenizer and how they were prepared.)
+    """
+    settings = {**values_of(config.pairs), **values_of(config.masking), **values_of(config.training)}
+    if config.masking.phrases_file is not None:
+        settings["phrases_file"] = sha256_of_file(config.masking.phrases_file)
+    return {"eval_rows": config.eval_rows, **{k: v for k, v in settings.items() if k not in FREE_ON_RESUME}}
 
 
 def _filled_samples(model: "PretrainingModel", tokenizer: "Tokenizer", texts: list[str]) -> list[dict[str, str]]:
@@ -191,14 +217,18 @@ def _with_known_length(config: Config) -> Config:
         raise InputError("is missing, so the length of the run is not known", file=path, remedy="give its --max_steps")
     import yaml
 
-    before = yaml.safe_load(path.read_text(encoding="utf-8"))
-    say(f"resuming a run of {before['max_steps']:,} steps in all, as fixed when it began")
+    try:
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))
+        steps, every = int(before["max_steps"]), int(before["eval_every"])
+    except (yaml.YAMLError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(
+            f"is damaged, so the length of the run is not known ({problem!r})",
+            file=path,
+            remedy="give its --max_steps",
+        ) from None
+    say(f"resuming a run of {steps:,} steps in all, as fixed when it began")
     training = replace(
-        training,
-        max_steps=before["max_steps"],
-        num_train_epochs=None,
-        max_minutes=None,
-        eval_every=training.eval_every or before["eval_every"],
+        training, max_steps=steps, num_train_epochs=None, max_minutes=None, eval_every=training.eval_every or every
     )
     return replace(config, training=training)
 

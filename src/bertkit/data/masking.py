@@ -1,6 +1,6 @@
 """Which tokens are hidden, and behind what.
 
-In: rows of ids.  Out: the rows with tokens replaced, and where which token stood.  Next: order.py
+In: rows of ids.  Out: the rows with tokens replaced, and where which token stood.  Next: instances.py
 (Which tokens are hidden together: selection.py)
 """
 

@@ -1,7 +1,7 @@
 """Which rows make the global batch of a step, and how the batch is cut for the machine.
 
 In: (seed, epoch, step) and the rows' lengths.  Out: row numbers; micro-batches for every rank.
-The first depends on nothing else, so that the order of data is the same on any machine.  Next: collate.py
+The first depends on nothing else, so that the order of data is the same on any machine.  Next: tasks/pretraining.py
 """
 
 import numpy as np

@@ -53,6 +53,12 @@ class PairSettings:
             raise InputError(
                 "is too short for a pair", field="--max_seq_length", value=self.max_seq_length, expected="8 or more"
             )
+        if self.negatives == "hard" and self.pairing in ("sop", "none"):
+            raise InputError(
+                f"has no effect with --pairing {self.pairing}, which draws no random B",
+                field="--negatives",
+                value="hard",
+            )
         shares = {"short_seq_prob": self.short_seq_prob, "next_sentence_prob": self.next_sentence_prob}
         for name, value in shares.items():
             if not 0 <= value <= 1:

@@ -169,8 +169,11 @@ def prepare_store(
             value=settings.workers,
             remedy="run the same command again: what is finished is kept; fewer workers need less memory",
         ) from problem
-    except Exception:  # (a kill leaves the folder, to be gone on with; an error does not)
+    except InputError:  # the text or a setting is to change, and with it the key: what was built is of no use
         shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except Exception:  # a full disk, a scheduler that is gone: what is finished is kept, as after a kill
+        say(f"stopped; what is finished is kept in {folder}, and the same command goes on with it")
         raise
     return report
 
@@ -224,7 +227,7 @@ def _build(
     ]
     report.cleaning = settings.cleaning
     done = [writer.num_given for writer in writers]
-    total, began = _size_of(corpus), time.perf_counter()
+    total, began, is_first = _size_of(corpus), time.perf_counter(), True
     with (
         RepeatCounter(folder) as repeats,
         open_executor(workers=settings.workers, dask=settings.dask) as (executor, num_workers),
@@ -232,9 +235,9 @@ def _build(
     ):
         chunks = _Reader(corpus, settings, done, report.corpus, repeats).chunks()
         for chunk, encoded in _encoded(chunks, encoding, executor, in_flight=2 * num_workers + 1):
-            if began and total and chunk.size:
+            if executor is None and is_first and chunk.documents and total:
                 _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
-                began = 0.0
+            is_first = False
             for number, writer in enumerate(writers):
                 writer.add(encoded.take(chunk.parts == number))
             report.unknown_characters.update(encoded.unknown_characters)
@@ -259,7 +262,7 @@ def _build(
 def _say_estimate(chunks: float, first: EncodedDocuments, seconds: float) -> None:
     """Say what the whole will take, going by its first chunk."""
     megabytes = chunks * (first.tokens.nbytes / 2 + first.sentence_lengths.nbytes / 2) / 1e6  # uint16, int32 on disk
-    if chunks > 1:
+    if chunks > 2:
         say(f"about {megabytes:,.0f} MB on disk and {chunks * seconds:,.0f} seconds, by the first megabyte")
 
 

@@ -1,7 +1,7 @@
 """Token ids on disk: Arrow IPC files, one row a document, opened by memory map.
 
-In: documents as lists of sentences of ids.  Out: shard-00000.arrow … and manifest.json; read back as a Store.
-`datasets`, polars and pyarrow open the shards as they are.  Next: pairs.py
+In: EncodedDocuments, flat arrays.  Out: shard-00000.arrow … and manifest.json; read back as a Store.
+`datasets`, polars and pyarrow open the shards as they are.  Next: prepared.py, pairs.py
 """
 
 import json

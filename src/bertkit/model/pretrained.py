@@ -1,7 +1,7 @@
 """Loading and saving a model as a Hugging Face directory, with a report of what became of every tensor.
 
 In: a folder with config.json and model.safetensors.  Out: a model and its LoadReport; or the bytes of such a folder.
-Next: train/loop.py
+Next: card.py
 """
 
 import json
@@ -58,7 +58,12 @@ class LoadReport:
         '2 tensors loaded; newly made: nsp_head.bias'
         """
         parts = [f"{len(self.loaded)} tensors loaded"]
-        for title, names in (("tied", self.tied), ("newly made", self.newly_made), ("ignored", self.ignored)):
+        for title, names in (
+            ("tied", self.tied),
+            ("newly made", self.newly_made),
+            ("ignored", self.ignored),
+            ("config.json keys not read", self.unknown_config_keys),
+        ):
             if names:
                 parts.append(f"{title}: {', '.join(names)}")
         return "; ".join(parts)

@@ -73,6 +73,8 @@ def _notes_html(record: Record) -> str:
     for label, rows in (("training", record.train), ("evaluation", record.validation)):
         if len(rows) > POINTS_SHOWN:
             notes.append(f"The curves show {POINTS_SHOWN:,} of {len(rows):,} {label} points, evenly spaced.")
+    if record.run.get("evaluated_on") == "train":
+        notes.append("Nothing was held out: what is called held-out here is the training text.")
     command = record.run.get("command")
     html = f"<p class=command><code>{escape(_shown(command))}</code></p>" if command else ""
     return html + "".join(f"<p class=note>{escape(note)}</p>" for note in notes)

@@ -1,6 +1,6 @@
 """The task of pre-training: what a step's batches are, and what its losses are.
 
-In: a Store and a PretrainingModel.  Out: the loop's source of batches and its module.  Next: held_out.py
+In: a Store and a PretrainingModel.  Out: the loop's source and its module.  Next: data/batches.py, held_out.py
 """
 
 from dataclasses import dataclass, field

@@ -17,7 +17,8 @@ from bertkit.console import say, warn
 from bertkit.data.instances import read_phrases
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import SPECIALS_OF_A_TEXT, PairSettings, require_pairs
-from bertkit.data.store import MANIFEST, Store, open_parts
+from bertkit.data.prepared import open_prepared
+from bertkit.data.store import MANIFEST, Store
 from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.model.card import model_card
@@ -26,7 +27,7 @@ from bertkit.model.pretrained import load, model_files
 from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, held_out_pairs, in_words, sample_texts, unigram_loss
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix
 from bertkit.tasks.pretraining_model import ModelChoice, choose_model, num_parameters
-from bertkit.text.tokenizer import Tokenizer, load_tokenizer
+from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train.log import MetricsLog
 from bertkit.train.loop import Job, steps_that_fit
@@ -57,9 +58,14 @@ class PretrainingRun:
     sampler: Sampler
 
     @property
+    def watched_part(self) -> str:
+        """The part that is evaluated on the way: validation, else test, else train (then nothing is held out)."""
+        return next(name for name in ("validation", "test", "train") if name in self.parts)
+
+    @property
     def held_out(self) -> Store:
-        """What is evaluated on the way: the validation part, else the test part, else the training part."""
-        return next(self.parts[name] for name in ("validation", "test", "train") if name in self.parts)
+        """What is evaluated on the way."""
+        return self.parts[self.watched_part]
 
     def job(self, training: TrainSettings, *, log: MetricsLog, fingerprint: Mapping[str, Any]) -> Job:
         """Return the loop's job; training has max_steps, eval_every and save_every."""
@@ -137,7 +143,7 @@ class PretrainingRun:
         room = self.source.pairs.max_seq_length - SPECIALS_OF_A_TEXT
         texts = sample_texts(self.held_out, self.tokenizer, max_tokens=room)
         log.write("samples", step, {"samples": self.sampler(self.model, self.tokenizer, texts)})
-        say(f"step {step:,}, held out: {in_words(found.metrics)}")
+        say(f"step {step:,}, {self.watched_part}: {in_words(found.metrics)}")
         return found.metrics
 
     def finish(self, job: Job, state: TrainState) -> dict[str, Any]:
@@ -200,9 +206,11 @@ class PretrainingRun:
     def _announce(self, job: Job) -> None:
         settings, pairs = job.settings, self.source.pairs
         train = self.parts["train"]
-        for name in ("validation", "test"):
-            if name not in self.parts:
-                warn(f"no {name} part can be used (none in the store, or left out); its figures come from another part")
+        if missing := [name for name in ("validation", "test") if name not in self.parts]:
+            what = (
+                "nothing is held out: all figures are of the training text" if len(missing) == 2 else "the other serves"
+            )
+            warn(f"no {' and no '.join(missing)} part can be used (none in the store, or left out); {what}")
         unknown = 100 * train.manifest["unknown_tokens"] / train.num_tokens
         say(
             f"data: {train.num_documents:,} documents, {train.num_tokens:,} tokens, {unknown:.2f} % [UNK]; "
@@ -233,6 +241,7 @@ class PretrainingRun:
                 **self.runtime.description(),
                 "parameters": num_parameters(self.model),
                 "vocab_size": self.model.config.vocab_size,
+                "evaluated_on": self.watched_part,
                 "unigram_loss": unigram_loss(self.parts["train"], self.held_out, self.tokenizer.vocabulary),
             },
         )
@@ -265,10 +274,9 @@ def open_run(
         InputError: data on which the task is impossible, a model that does not fit the data, no such checkpoint.
     """
     checkpoint = None if training.resume_from is None else find_checkpoint(directory, training.resume_from)
-    parts = open_parts(store_directory)
+    parts, tokenizer = open_prepared(store_directory)
     require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
-    tokenizer = load_tokenizer(store_directory)
     runtime = runtimes.start(training)
     model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
     source = PretrainingSource(

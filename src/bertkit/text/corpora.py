@@ -125,7 +125,15 @@ def fetch_corpus(name: str, *, output_file: Path) -> CorpusReport:
     say(f"{name}: reading {archive}")
     report = CorpusReport(output_file, corpus.unit)
     lines = corpus.lines_of(archive, counts=report.counts, changed=report.changed)
-    write_atomically(output_file, "".join(f"{line}\n" for line in lines))
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    if output_file.exists() and output_file.read_bytes() != content:
+        raise InputError(
+            "is another file, which the corpus would replace",
+            file=output_file,
+            field="--output_file",
+            remedy="name another file, or remove this one",
+        )
+    write_atomically(output_file, content)
     return report
 
 

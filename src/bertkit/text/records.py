@@ -190,7 +190,7 @@ def _width(character: str) -> str:
     return {"W": "wide", "F": "wide", "A": "either"}.get(east_asian_width(character), "narrow")
 
 
-def load_function(name: str) -> Callable[[str], object]:
+def load_function(name: str, *, flag: str = "--format") -> Callable[[str], object]:
     """Return the user's `package.module:function`; modules in the current folder are found too.
 
     Raises:
@@ -204,7 +204,7 @@ def load_function(name: str) -> Callable[[str], object]:
     except Exception as error:  # the module is the user's: whatever it raises is said, not passed on as a traceback
         raise InputError(
             f"cannot import {module_name}: {type(error).__name__}: {error}",
-            field="--format",
+            field=flag,
             value=name,
             expected="package.module:function, a module in the current folder or an installed one",
             remedy=f"try: python -c 'import {module_name}'",
@@ -214,7 +214,7 @@ def load_function(name: str) -> Callable[[str], object]:
         here = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise InputError(
             f"{module_name} has no function {function_name!r}",
-            field="--format",
+            field=flag,
             value=name,
             expected=f"one of {', '.join(here)}" if here else "a function in it",
         )

@@ -41,7 +41,7 @@ def load_segmenter(name: str) -> Segmenter:
             raise _missing(name, "pip install jieba") from None
         return lambda sentence: list(jieba.cut(sentence))
     if ":" in name:
-        function = load_function(name)
+        function = load_function(name, flag="--word_segmenter")
         return lambda sentence: list(function(sentence))  # type: ignore[call-overload]
     raise InputError(
         "is no word segmenter",

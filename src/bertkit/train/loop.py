@@ -1,7 +1,7 @@
 """The training loop; it knows no task and no model.
 
 In: a module that gives sums of losses, a source of batches, and two callables: evaluate and save.
-Out: the weights changed, metrics written, checkpoints saved.  Next: tasks/pretraining.py (who calls it)
+Out: the weights changed, metrics written, checkpoints saved.  Next: tasks/pretraining.py (whose losses these are)
 """
 
 import copy
@@ -126,8 +126,7 @@ def _update(job: Job, state: TrainState) -> float:
     norm = gradient_norm(job.module).item()
     _require_finite(job, state.step + 1, loss=loss_of_step, gradient=norm)
     if norm > job.settings.max_grad_norm:
-        scale = job.settings.max_grad_norm / (norm + 1e-6)  # torch's clip_grad_norm_ adds the same 1e-6
-        torch._foreach_mul_([p.grad for p in job.module.parameters() if p.grad is not None], scale)
+        torch.nn.utils.clip_grads_with_norm_(job.module.parameters(), job.settings.max_grad_norm, torch.tensor(norm))
     set_rates(job.optimizers, rate_factor(state.step, max_steps=job.max_steps, settings=job.settings))
     for optimizer in job.optimizers:
         optimizer.step()
