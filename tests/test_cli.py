@@ -346,7 +346,7 @@ def test_an_input_error_is_printed_and_gives_exit_code_2(
 def test_an_interrupt_gives_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run_that_raises(monkeypatch, KeyboardInterrupt())
     assert cli.main(["trial"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err.startswith("interrupted; a training run goes on by --resume_from last")
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -501,3 +501,11 @@ def test_python_m_bertkit_is_the_same_command() -> None:
     answer = subprocess.run([sys.executable, "-m", "bertkit", "reprot"], capture_output=True, text=True)
     assert answer.returncode == 2
     assert "did you mean report" in answer.stderr
+
+
+def test_a_file_error_is_one_line_with_the_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_that_raises(monkeypatch, NotADirectoryError(20, "Not a directory", "file/x"))
+    assert cli.main(["trial"]) == 2
+    assert capsys.readouterr().err == "error: file/x: Not a directory\n"

@@ -333,7 +333,7 @@ def test_a_folder_without_a_next_sentence_head_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_missing_folder_and_one_without_tokenizer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere: is not a model folder"):
+    with pytest.raises(InputError, match="nowhere: does not exist"):
         FillMask(tmp_path / "nowhere")
     toy.save(tmp_path, toy.random_model(), files={})
     with pytest.raises(InputError, match=r"vocab\.txt: does not exist"):

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         console.error(str(problem))
         return 2
     except KeyboardInterrupt:
-        console.say("interrupted")
+        console.say("interrupted; a training run goes on by --resume_from last, a build by the same command")
         return 130
     except BrokenPipeError:
         if not _reader_is_gone():

@@ -106,7 +106,7 @@ def test_what_cannot_be_filled_is_one_message(
 
 
 def test_a_folder_that_cannot_answer_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nowhere: is not a model folder" in refusal(capsys, "--model", str(tmp_path / "nowhere"), toy.RIVER)
+    assert "nowhere: does not exist" in refusal(capsys, "--model", str(tmp_path / "nowhere"), toy.RIVER)
     headless = toy.model_folder(tmp_path / "headless", toy.random_model(head="next_sentence"))
     assert "has no masked-LM head (MLM head)" in refusal(capsys, "--model", str(headless), toy.RIVER)
     small = toy.random_model(config=toy.toy_config(vocab_size=20))

@@ -1,11 +1,15 @@
 """`bertkit prepare` writes a store, its settings and the corpus report."""
 
+import json
 from pathlib import Path
 
 import pytest
 from toy_data import TOY
 
 from bertkit.commands.prepare import Config, run
+from bertkit.data import preparation
+from bertkit.data.masking import MaskingSettings
+from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
 from bertkit.data.store import open_parts
 from bertkit.errors import InputError
@@ -89,3 +93,55 @@ def test_what_is_missing_is_named_and_nothing_is_written(
     with pytest.raises(InputError, match=message):
         run(config_of(tmp_path, text, **changes))
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": PairSettings(max_seq_length=64)}, "--max_seq_length: has no effect here: a store holds no pairs"),
+        ({"seed": 7, "dupe_factor": 2}, "--dupe_factor, --seed: has no effect here"),
+        ({"export": "jsonl", "dupe_factor": 0}, "--dupe_factor: makes no instance"),
+        ({"export": "jsonl", "pad_to": 12}, "--pad_to: is shorter than --max_seq_length 128"),
+        (
+            {"export": "jsonl", "masking": MaskingSettings(final_mlm_probability=0.1)},
+            "--final_mlm_probability: be",
+        ),
+        ({"compat": "google"}, "--compat google: makes instances only"),
+        (
+            {"compat": "google", "export": "jsonl", "pairs": PairSettings(pairing="sop")},
+            "--pairing: has no effect with --compat google",
+        ),
+        (
+            {"compat": "google", "export": "jsonl", "masking": MaskingSettings(masking="span")},
+            "--masking: is no scheme of Google's builder",
+        ),
+    ],
+)
+def test_settings_without_effect_are_refused_before_any_work(
+    tmp_path: Path, text: CorpusSettings, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        config_of(tmp_path, text, **changes)
+
+
+def test_instances_are_exported_beside_the_store(tmp_path: Path, text: CorpusSettings) -> None:
+    run(config_of(tmp_path, text, export="jsonl", pairs=PairSettings(max_seq_length=16), dupe_factor=2))
+    lines = (tmp_path / "store" / "instances" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) >= 2
+    assert json.loads(lines[0]).keys() >= {"input_ids", "token_type_ids", "attention_mask", "labels"}
+
+
+def test_google_mode_writes_instances_and_no_store(tmp_path: Path, text: CorpusSettings) -> None:
+    run(config_of(tmp_path, text, export="parquet", compat="google"))
+    assert (tmp_path / "store" / "instances.parquet").is_file()
+    assert not (tmp_path / "store" / "train").exists()
+
+
+def test_an_empty_training_part_is_said(
+    tmp_path: Path, text: CorpusSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "part_of", lambda text, *, validation_split: "test")
+    run(config_of(tmp_path, text))
+    captured = capsys.readouterr()
+    assert "no document fell to the training part; prepare again with --validation_split false" in captured.err
+    assert "next: bertkit pretrain" not in captured.out

@@ -1,6 +1,7 @@
 """`bertkit pretrain` as it is typed: flags, exit codes, raw text through the cache."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from bertkit.cli import main
 from bertkit.commands import pretrain as command
 from bertkit.commands.pretrain import Config, pretrain
 from bertkit.data import preparation
+from bertkit.data.masking import MaskingSettings
+from bertkit.data.pairs import PairSettings
 from bertkit.errors import InputError
+from bertkit.text.documents import CorpusSettings
 
 QUICK = ("--max_seq_length", "32", "--batch_size", "8", "--max_steps", "2", "--eval_rows", "8")
 
@@ -273,3 +277,40 @@ def test_the_tokenizer_of_the_model_serves_raw_text(
     del raw["tokenizer"], raw["do_lower_case"]
     pretrain(toy_config(None, tmp_path / "run", model_name_or_path=str(tmp_path / "model"), **raw))
     assert (tmp_path / "run" / "vocab.txt").read_bytes() == (tmp_path / "model" / "vocab.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": CorpusSettings(format="lines")}, "--format: has no effect with --data_dir"),
+        ({"tokenizer": "vocab.txt"}, "--tokenizer: has no effect with --data_dir"),
+        ({"model_name_or_path": "m", "model_size": "base"}, "--model_size: has no effect with --model_name_or_path"),
+        ({"masking": MaskingSettings(mlm_probability=0)}, "--mlm_probability: hides nothing"),
+        (
+            {"pairs": PairSettings(static=True), "masking": MaskingSettings(final_mlm_probability=0.1)},
+            "--static and --final_mlm_probability: contradict",
+        ),
+    ],
+)
+def test_settings_without_effect_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Config(output_dir="run", data_dir="store", **changes)  # type: ignore[arg-type]
+
+
+def test_the_tokenizer_of_a_store_is_checked_against_its_ids(tmp_path: Path) -> None:
+    store = write_store(tmp_path)
+    vocabulary = (store / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (store / name).unlink()
+    (store / "vocab.txt").write_text("\n".join([*vocabulary[:5], *vocabulary[:4:-1]]) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"vocab.txt: is not the vocabulary that the ids of the store are of"):
+        pretrain(toy_config(store, tmp_path / "run", max_steps=1))
+
+
+def test_a_damaged_settings_file_is_named_on_resume(tmp_path: Path) -> None:
+    config = toy_config(write_store(tmp_path), tmp_path / "run", max_steps=2)
+    pretrain(config)
+    (tmp_path / "run" / "settings.yaml").write_text("max_steps: [\n", encoding="utf-8")
+    training = replace(config.training, resume_from="last", max_steps=None)
+    with pytest.raises(InputError, match=r"settings.yaml: is damaged, so the length of the run is not known"):
+        pretrain(replace(config, training=training))

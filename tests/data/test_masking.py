@@ -213,7 +213,7 @@ def test_more_replaced_than_hidden_is_refused() -> None:
 
 
 def test_a_cap_that_hides_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="--max_predictions_per_seq: hides nothing\n  value: 0\n  expected: ≥ 1"):
+    with pytest.raises(InputError, match=r"--max_predictions_per_seq: is out of range\n  value: 0\n"):
         MaskingSettings(max_predictions_per_seq=0)
 
 

@@ -414,7 +414,8 @@ def test_pairs_without_a_random_b_are_counted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
-        ("max_seq_length", 7, "8 or more"),
+        ("max_seq_length", 7, "8 to 65,536"),
+        ("max_seq_length", 10**30, "8 to 65,536"),
         ("short_seq_prob", -0.1, "0 to 1"),
         ("short_seq_prob", 1.5, "0 to 1"),
         ("next_sentence_prob", 2.0, "0 to 1"),

@@ -210,6 +210,13 @@ def damaged(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
+def one_bit_flipped(directory: Path) -> None:
+    shard = directory / "shard-00000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(bytes([30, 0, 6, 0, 32, 0]))] ^= 1  # a token of the third document
+    shard.write_bytes(content)
+
+
 def one_document_less(directory: Path) -> None:
     other = directory.parent / "other"
     written_store(other, POEMS[:2])
@@ -250,6 +257,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (as_a_stream, "shard-00000.arrow: is missing or damaged"),
     (without_a_column, "shard-00000.arrow: is missing or damaged .*input_ids"),
     (without_rows, "shard-00000.arrow: is missing or damaged"),
+    (one_bit_flipped, "shard-00000.arrow: is damaged: its SHA-256 is not that of manifest.json"),
     (one_document_less, "holds 2 documents and 6 tokens\n  expected: 4 and 16, as manifest.json says"),
 ]
 

@@ -304,7 +304,7 @@ def test_keys_of_the_config_that_mean_nothing_here_are_reported(tmp_path: Path) 
 
 
 def test_a_missing_folder_or_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="没有: is not a model folder\n  expected: a folder with config"):
+    with pytest.raises(InputError, match="没有: does not exist\n  expected: a folder with config"):
         load(tmp_path / "没有")
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="file: is not a model folder"):

@@ -14,7 +14,7 @@ from bertkit.train.settings import TrainSettings
     ["batch_size", "micro_batch_tokens", "log_every", "save_total_limit", "max_steps", "eval_every", "save_every"],
 )
 def test_a_count_below_one_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=rf"--{name}: is not a positive number\n  value: 0\n  expected: 1 or more"):
+    with pytest.raises(InputError, match=rf"--{name}: is out of range\n  value: 0\n  expected: 1 to 1,000,000,000"):
         TrainSettings(**{name: 0})
     assert vars(TrainSettings(**{name: 1}))[name] == 1
 

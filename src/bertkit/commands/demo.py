@@ -4,6 +4,7 @@ In: nothing (the Song ci are fetched), or --input_file.  Out: RUN with a model, 
 Next: commands/pretrain.py
 """
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 CORPUS = "songci"
 # Su Shi, Li Zhiyi: asked where the demo's own corpus is used, of which they may be a trained part.
 FAMOUS_LINES = ["十年生死两茫茫。不思量。自难忘。", "我住长江头，君住长江尾。"]
+FAMOUS_MASKS = "我住长江头，[MASK]住长[MASK]尾。"
 PAIRS_ASKED = 4
+SHOWN_OF_A_SENTENCE = 40  # characters in the table of pairs
 # What learns most in four minutes on two cores, by measurement (docs/performance.md).
 RECIPE = TrainSettings(
     batch_size=32,
@@ -78,7 +81,7 @@ def run(config: Config) -> None:
     _step(5, "held-out results of the best model")
     result(table([(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in results.items()]))
     _ask(directory, corpus, famous=config.corpus.input_file is None)
-    _say_what_next(directory)
+    _say_what_next(directory, example=FAMOUS_MASKS if config.corpus.input_file is None else "… [MASK] …")
 
 
 def _step(number: int, what: str) -> None:
@@ -163,7 +166,14 @@ def _ask(directory: Path, corpus: CorpusSettings, *, famous: bool) -> None:
     rows: list[tuple[str, ...]] = [("A", "B", "truth", "is_next", "probability")]
     for (pair, truth), answer in zip(asked, NextSentence(directory).judge(pair for pair, _ in asked), strict=True):
         verdict = "true" if answer["is_next"] else "false"
-        rows.append((*(text.strip() for text in pair), truth, verdict, f"{answer['score']:.2f}"))
+        rows.append(
+            (
+                *(textwrap.shorten(text, SHOWN_OF_A_SENTENCE, placeholder="…") for text in pair),
+                truth,
+                verdict,
+                f"{answer['score']:.2f}",
+            )
+        )
     result(table(rows))
 
 
@@ -184,14 +194,14 @@ def _askable(sentences: list[str], tokenizer: "Tokenizer", *, longest: int) -> l
     return sentences[: [*askable, False].index(False)]
 
 
-def _say_what_next(directory: Path) -> None:
+def _say_what_next(directory: Path, *, example: str) -> None:
     result(f"\nmodel:  {directory}")
     report = directory / "report.html"
     if report.exists():
         result(f"report: {report} (open it in a browser)")
     result(
         f"""try next:
-  bertkit fill-mask --model {directory} "我住长江头，[MASK]住长[MASK]尾。"
+  bertkit fill-mask --model {directory} "{example}"
   bertkit next-sentence --model {directory} "A" "B"
   bertkit demo --input_file YOUR_TEXT --output_dir runs/mine
   bertkit pretrain --data_dir {directory}/store --output_dir runs/longer --max_minutes 20 --optimizer muon"""

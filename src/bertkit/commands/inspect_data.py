@@ -67,6 +67,7 @@ def run(config: Config) -> None:
     """
     if config.html is not None:
         require_plotly()
+        _require_a_page(Path(config.html))
     store, tokenizer = _opened(config)
     phrases = read_phrases(config.masking, tokenizer)
     statistics = store_statistics(
@@ -100,6 +101,12 @@ def _opened(config: Config) -> tuple[Store, Tokenizer]:
         have = ", ".join(part for part in PARTS if part in parts)
         raise InputError("is empty", file=config.store, field="--part", value=config.part, expected=f"one of {have}")
     return parts[config.part], tokenizer
+
+
+def _require_a_page(path: Path) -> None:
+    """Refuse to write over a file that is no page."""
+    if path.exists() and not (path.is_file() and path.read_bytes()[:15].lower() == b"<!doctype html>"):
+        raise InputError("is no page, and would be replaced", file=path, field="--html", remedy="name another file")
 
 
 def _print(statistics: StoreStatistics, rows: list[FinishedRow]) -> None:

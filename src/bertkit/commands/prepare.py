@@ -5,11 +5,11 @@ Next: data/preparation.py
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bertkit.console import result, say, table
+from bertkit.console import result, say, table, warn
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings, prepare_store
@@ -49,6 +49,8 @@ class Config:
     masking: MaskingSettings = group(MaskingSettings)
 
     def __post_init__(self) -> None:
+        if self.compat == "google":
+            self._refuse_what_google_lacks()
         if self.dupe_factor < 1:
             raise InputError("makes no instance", field="--dupe_factor", value=self.dupe_factor, expected="1 or more")
         if self.pad_to is not None and self.pad_to < self.pairs.max_seq_length:
@@ -67,6 +69,23 @@ class Config:
                 field="--masking",
                 value=self.masking.masking,
                 expected="token | whole_word",
+            )
+
+    def _refuse_what_google_lacks(self) -> None:
+        pairs = PairSettings(max_seq_length=self.pairs.max_seq_length, short_seq_prob=self.pairs.short_seq_prob)
+        masking = replace(
+            MaskingSettings(),
+            masking=self.masking.masking,
+            mlm_probability=self.masking.mlm_probability,
+            max_predictions_per_seq=self.masking.max_predictions_per_seq,
+        )
+        given = {**values_of(self.pairs), **values_of(self.masking)}
+        known = {**values_of(pairs), **values_of(masking)}
+        if different := [f"--{name}" for name in given if given[name] != known[name]]:
+            raise InputError(
+                "has no effect with --compat google: its builder has no such setting",
+                field=", ".join(different),
+                remedy="leave it out",
             )
 
     def _refuse_what_only_exports_use(self) -> None:
@@ -102,7 +121,10 @@ def run(config: Config) -> None:
     if config.export != "none":
         _export_store(config, tokenizer, output)
     result(f"store: {output}")
-    result(f"next: bertkit pretrain --data_dir {output} --output_dir RUN")
+    if report.parts["train"]["documents"]:
+        result(f"next: bertkit pretrain --data_dir {output} --output_dir RUN")
+    else:
+        warn("no document fell to the training part; prepare again with --validation_split false, or give more text")
 
 
 def _export_store(config: Config, tokenizer: "Tokenizer", output: Path) -> None:

@@ -56,6 +56,12 @@ class Config:
     def __post_init__(self) -> None:
         if self.data_dir is not None and self.corpus.input_file is None:
             self._refuse_what_a_store_has_settled()
+        if self.model_name_or_path is not None and self.model_size != "tiny":
+            raise InputError(
+                "has no effect with --model_name_or_path, which has a size", field="--model_size", value=self.model_size
+            )
+        if not self.masking.mlm_probability > 0:
+            raise InputError("hides nothing", field="--mlm_probability", value=0, expected="above 0, up to 1")
         if self.pairs.static and self.masking.final_mlm_probability is not None:
             raise InputError("contradict each other", field="--static and --final_mlm_probability")
         if self.eval_rows < 1:

@@ -170,6 +170,14 @@ def _require_one_wish(config: Config) -> None:
     ):
         if given and not has_use:
             raise InputError("has no effect here", field=flag, expected=f"only with {wish}", remedy="leave it out")
+    for name in ("model.safetensors", "manifest.json", "checkpoints"):
+        if (config.output_dir / name).exists():
+            raise InputError(
+                f"holds a {name}: its ids belong to the vocabulary that stands there",
+                file=config.output_dir,
+                field="--output_dir",
+                remedy="name another folder",
+            )
     sources = [path for path in (config.tokenizer, config.model) if path is not None]
     if (adds or trims) and not sources:
         raise InputError("is missing", field="--tokenizer", expected="the tokenizer to edit", remedy="name its folder")

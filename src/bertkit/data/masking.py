@@ -68,10 +68,9 @@ class MaskingSettings:
                 field="--mask_replace_prob, --random_replace_prob",
                 expected="a sum of at most 1",
             )
-        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
-            raise InputError(
-                "hides nothing", field="--max_predictions_per_seq", value=self.max_predictions_per_seq, expected="≥ 1"
-            )
+        cap = self.max_predictions_per_seq
+        if cap is not None and not 1 <= cap < 1 << _POSITION_BITS:
+            raise InputError("is out of range", field="--max_predictions_per_seq", value=cap, expected="1 or more")
 
     def at(self, progress: float) -> "MaskingSettings":
         """Return the settings in force when the share `progress` (0 to 1) of the training is done."""

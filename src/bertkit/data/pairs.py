@@ -28,6 +28,7 @@ from bertkit.options import option
 
 __all__ = ["SPECIALS_OF_A_PAIR", "SPECIALS_OF_A_TEXT", "PairSettings", "PairTable", "build_pairs", "require_pairs"]
 
+LONGEST_ROW = 1 << 16  # tokens; far beyond the positions of any BERT
 IS_NEXT, IS_RANDOM = 0, 1  # next_sentence_label: Google's and Hugging Face's meaning
 
 
@@ -49,9 +50,12 @@ class PairSettings:
     static: bool = option(False, help="draw pairs and masks once and keep them for every epoch")
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 8:
+        if not 8 <= self.max_seq_length <= LONGEST_ROW:
             raise InputError(
-                "is too short for a pair", field="--max_seq_length", value=self.max_seq_length, expected="8 or more"
+                "is out of range",
+                field="--max_seq_length",
+                value=self.max_seq_length,
+                expected=f"8 to {LONGEST_ROW:,}",
             )
         if self.negatives == "hard" and self.pairing in ("sop", "none"):
             raise InputError(
@@ -120,15 +124,18 @@ def require_pairs(store: Store, settings: PairSettings) -> None:
         raise InputError("holds no document", file=store.directory, remedy="give a larger corpus")
     reason = None if settings.pairing == "none" else why_no_pairs(store, settings)
     if reason is not None:
+        draws_random_b = settings.pairing in ("segment", "sentence") and settings.negatives == "other"
+        may_be_hard = draws_random_b and why_no_pairs(store, replace(settings, negatives="hard")) is None
         raise InputError(
             f"next-sentence pairs are impossible here: {reason}",
             file=store.directory,
             field="--pairing",
             value=settings.pairing,
             expected="at least two documents, one of them with two sentences, and sentences that differ",
-            remedy="train with `--pairing none` (masked-LM only), take random Bs from the same document by "
-            "`--negatives hard`, or give documents their boundaries: see --format, --sentence_end and "
-            "`bertkit inspect corpus`",
+            remedy="train with `--pairing none` (masked-LM only)"
+            + (", take random Bs from the same document by `--negatives hard`" if may_be_hard else "")
+            + ", prepare a small corpus with `--validation_split false`, or give documents their boundaries: see "
+            "--format, --sentence_end and `bertkit inspect corpus`",
         )
 
 

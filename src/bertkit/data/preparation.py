@@ -57,9 +57,9 @@ class PreparationSettings:
     shard_tokens: int = option(SHARD_TOKENS, help="most tokens in one file of the store; held in memory while written")
 
     def __post_init__(self) -> None:
-        for name, value in (("workers", self.workers), ("shard_tokens", self.shard_tokens)):
-            if value < 1:
-                raise InputError("is not a positive number", field=f"--{name}", value=value, expected="1 or more")
+        for name, value, most in (("workers", self.workers, 1024), ("shard_tokens", self.shard_tokens, 1 << 30)):
+            if not 1 <= value <= most:
+                raise InputError("is out of range", field=f"--{name}", value=value, expected=f"1 to {most:,}")
 
 
 @dataclass

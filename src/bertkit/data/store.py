@@ -356,6 +356,13 @@ def _open_shard(path: Path, expected: dict[str, Any]) -> pa.RecordBatch:
             expected=f"{expected['documents']} and {expected['tokens']}, as {MANIFEST} says",
             remedy="run `bertkit prepare` again",
         )
+    if sha256_of_file(path) != expected["sha256"]:
+        raise InputError(
+            f"is damaged: its SHA-256 is not that of {MANIFEST}",
+            file=path,
+            expected=expected["sha256"],
+            remedy="run `bertkit prepare` again (a store in the cache: remove its folder first)",
+        )
     return batch
 
 

@@ -104,7 +104,12 @@ def load_with_report(
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise InputError("is not a model folder", file=directory, expected="a folder with config.json and weights")
+        raise InputError(
+            "is not a model folder" if directory.exists() else "does not exist",
+            file=directory,
+            expected="a folder with config.json and weights",
+            remedy="name a RUN of `bertkit pretrain`, one of its checkpoints/step-N, or a folder of transformers",
+        )
     values = read_json_object(directory / CONFIG)
     config = config_from_json(values, file=directory / CONFIG)
     with torch.device("meta"):

@@ -37,7 +37,7 @@ class CleaningSettings:
 
     fix_mojibake: bool = option(False, help="mend text decoded from a wrong encoding, â€œ for “ (needs ftfy)")
     remove_control_characters: bool = option(
-        False, help="take off control and invisible characters: NUL, U+200B, U+00AD, marks of direction"
+        False, help="take off control and invisible characters: U+200B, U+00AD, marks of direction"
     )
     normalize: Literal["none", "nfkc"] = option(
         "none", help="Unicode normal form; nfkc makes ，！？：；（） half-width too, and ① 1"

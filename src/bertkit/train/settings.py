@@ -10,6 +10,8 @@ from typing import Literal
 from bertkit.errors import InputError
 from bertkit.options import option
 
+LARGEST_COUNT = 10**9
+MOST_EPOCHS = 10**6
 Tracker = Literal["none", "tensorboard"]
 
 
@@ -35,7 +37,7 @@ class TrainSettings:
     adam_beta2: float = option(0.98, help="AdamW's decay of the squares")
     adam_epsilon: float = option(1e-8, help="AdamW's term against division by 0")
     max_steps: int | None = option(None, help="optimizer updates in all; null: from num_train_epochs or max_minutes")
-    num_train_epochs: float | None = option(None, help="passes over the data in all")
+    num_train_epochs: float | None = option(None, help="passes over the data in all; null with no other length: 10")
     max_minutes: float | None = option(
         None, help="minutes of training, evaluation and saving not counted; measured once and turned into max_steps"
     )
@@ -59,13 +61,20 @@ class TrainSettings:
             "save_every": self.save_every,
         }
         for name, count in counts.items():
-            if count is not None and count < 1:
-                raise InputError("is not a positive number", field=f"--{name}", value=count, expected="1 or more")
+            if count is not None and not 1 <= count <= LARGEST_COUNT:
+                raise InputError("is out of range", field=f"--{name}", value=count, expected=f"1 to {LARGEST_COUNT:,}")
         rates = {"learning_rate": self.learning_rate, "muon_learning_rate": self.muon_learning_rate}
         lengths = {"num_train_epochs": self.num_train_epochs, "max_minutes": self.max_minutes}
         for name, number in {**rates, **lengths, "max_grad_norm": self.max_grad_norm}.items():
             if number is not None and not 0 < number < math.inf:
                 raise InputError("is not above 0", field=f"--{name}", value=number, expected="a number above 0")
+        if self.num_train_epochs is not None and self.num_train_epochs > MOST_EPOCHS:
+            raise InputError(
+                "is out of range",
+                field="--num_train_epochs",
+                value=self.num_train_epochs,
+                expected=f"up to {MOST_EPOCHS:,}",
+            )
         for name, number in {"weight_decay": self.weight_decay, "adam_epsilon": self.adam_epsilon}.items():
             if not 0 <= number < math.inf:
                 raise InputError("is not a number of 0 or more", field=f"--{name}", value=number, expected="0 or more")
