@@ -52,7 +52,7 @@ def test_documents_become_sentences_of_ids() -> None:
         [toy_ids("in the beginning god created heaven ."), toy_ids("the earth .")],
     ]
     assert found.token_counts.tolist() == [12, 10]
-    assert found.tokens.dtype == np.int32
+    assert found.tokens.dtype == np.uint16
 
 
 def test_a_documents_own_sentences_are_kept_as_they_are() -> None:

@@ -6,7 +6,7 @@ In: Documents.  Out: EncodedDocuments, flat arrays that travel cheaply.  Next: s
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class EncodedDocuments:
     """Documents one after the other; a sentence without a token is left out and counted."""
 
     ids: list[str]
-    tokens: NDArray[np.integer[Any]]  # (tokens,) int32; in the store the smallest type that holds the ids
+    tokens: NDArray[np.integer[Any]]  # (tokens,) of the smallest type that holds the ids
     word_starts: NDArray[np.bool_] | None  # (tokens,) whether a word begins with it
     sentence_lengths: NDArray[np.int64]  # (sentences,) tokens of each, at least 1
     sentence_counts: NDArray[np.int64]  # (documents,) sentences kept of each; 0 for a document without a token
@@ -56,6 +56,8 @@ class EncodedDocuments:
 
     def take(self, documents: NDArray[np.bool_]) -> "EncodedDocuments":
         """Return some of the documents; (documents,) bool. The unknown characters stay with the whole."""
+        if documents.all():
+            return replace(self, unknown_characters=Counter())
         in_sentences = np.repeat(documents, self.sentence_counts)
         in_tokens = np.repeat(in_sentences, self.sentence_lengths)
         return EncodedDocuments(
@@ -67,6 +69,19 @@ class EncodedDocuments:
             dropped_sentences=self.dropped_sentences[documents],
             unknown_characters=Counter(),
         )
+
+
+Columns = tuple[list[str], list[str], list[tuple[str, ...] | None]]  # documents as they travel: far less to pickle
+
+
+def columns_of(documents: Sequence[Document]) -> Columns:
+    """Return ids, texts and given sentences of the documents."""
+    return [d.id for d in documents], [d.text for d in documents], [d.sentences for d in documents]
+
+
+def encode_columns(columns: Columns, settings: EncodingSettings) -> EncodedDocuments:
+    """Return what `encode_documents` gives for the documents of these columns: the form that processes call."""
+    return encode_documents([Document(*row) for row in zip(*columns, strict=True)], settings)
 
 
 def encode_documents(documents: Sequence[Document], settings: EncodingSettings) -> EncodedDocuments:
@@ -84,7 +99,7 @@ def encode_documents(documents: Sequence[Document], settings: EncodingSettings) 
     kept = np.diff(np.concatenate([[0], np.cumsum(has_tokens)])[np.concatenate([[0], np.cumsum(counts)])])
     return EncodedDocuments(
         ids=[document.id for document in documents],
-        tokens=encoded.ids,
+        tokens=encoded.ids.astype(settings.tokenizer.dtype),  # half as much to send to another process
         word_starts=None if segmenter is None else word_starts(sentences, encoded, segmenter),
         sentence_lengths=encoded.lengths[has_tokens],
         sentence_counts=kept,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.console import Progress, say, table
-from bertkit.data.encoding import EncodedDocuments, EncodingSettings, encode_documents
+from bertkit.data.encoding import EncodedDocuments, EncodingSettings, columns_of, encode_columns, encode_documents
 from bertkit.data.executors import open_executor
 from bertkit.data.repeats import RepeatCounter
 from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS, SHARD_TOKENS, StoreWriter
@@ -34,6 +34,7 @@ from bertkit.text.readers import COMPRESSED, find_sources
 from bertkit.text.tokenizer import Tokenizer
 
 CHUNK_BYTES = 1 << 20  # text handed to a process at a time
+BYTES_OF_A_CHARACTER = 3  # of Chinese in UTF-8; near enough for chunks and progress
 RULES_VERSION = 1  # raised when reading, cleaning, splitting or tokenizing gives something else than before
 JOURNAL = "building.json"  # in STORE.tmp: whose half-built store it is
 MOST_FREQUENT = 10  # unknown characters named in the report
@@ -239,7 +240,9 @@ def _build(
                 _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
             is_first = False
             for number, writer in enumerate(writers):
-                writer.add(encoded.take(chunk.parts == number))
+                in_part = chunk.parts == number
+                if in_part.any():
+                    writer.add(encoded.take(in_part))
             report.unknown_characters.update(encoded.unknown_characters)
             progress.advance(chunk.size)
         report.repeated_documents = repeats.count()
@@ -303,11 +306,10 @@ class _Reader:
         parts: list[int] = []
         size, met = 0, [0] * len(PARTS)
         for document in read:
-            text = document.text.encode("utf-8", errors="surrogatepass")
-            digest = hashlib.sha1(text).digest()
-            self.repeats.add(digest)
-            part = PARTS.index(part_of(document.text, validation_split=self.settings.validation_split))
-            size += len(text)
+            text = document.text
+            self.repeats.add(hash(text))
+            part = PARTS.index(part_of(text, validation_split=self.settings.validation_split))
+            size += len(text) * (1 if text.isascii() else BYTES_OF_A_CHARACTER)
             met[part] += 1
             if met[part] > self.done[part]:
                 documents.append(document)
@@ -328,7 +330,7 @@ def _encoded(
         return
     waiting: deque[tuple[_Chunk, Future[EncodedDocuments]]] = deque()
     for chunk in chunks:
-        waiting.append((chunk, executor.submit(encode_documents, chunk.documents, settings)))
+        waiting.append((chunk, executor.submit(encode_columns, columns_of(chunk.documents), settings)))
         if len(waiting) >= in_flight:
             done, future = waiting.popleft()
             yield done, future.result()

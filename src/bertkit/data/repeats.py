@@ -31,9 +31,9 @@ class RepeatCounter:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._folder.cleanup()
 
-    def add(self, digest: bytes) -> None:
-        """Take the first eight bytes of a text's digest."""
-        self._held.append(int.from_bytes(digest[:8], "little"))
+    def add(self, hash_of_text: int) -> None:
+        """Take a 64-bit hash of a text, such as Python's own, which may be negative and differ from run to run."""
+        self._held.append(hash_of_text & (1 << 64) - 1)
         if len(self._held) >= HELD:
             self._spill()
 

@@ -34,6 +34,9 @@ def open_corpus(
     Raises:
         InputError: what reading and cleaning raise.
     """
+    if not cleaning.active:  # nothing to count: no document is changed or dropped
+        yield read_documents(corpus, report.reading)
+        return
     with rejects_written(cleaning.rejects_file) as rejects:
         documents = read_documents(corpus, report.reading)
         yield clean_documents(documents, cleaning, report.cleaning, rejects=rejects)

@@ -121,7 +121,7 @@ def part_of(text: str, *, validation_split: bool) -> Literal["train", "validatio
     """
     if not validation_split:
         return "train"
-    tenth = int(hashlib.sha1(text.encode("utf-8")).hexdigest(), 16) % 10
+    tenth = int.from_bytes(hashlib.sha1(text.encode("utf-8")).digest(), "big") % 10
     return "test" if tenth == 0 else "validation" if tenth == 1 else "train"
 
 

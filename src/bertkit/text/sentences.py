@@ -167,6 +167,9 @@ def sentences_of(document: Document, split: Callable[[str], list[str]]) -> list[
 
 def _blanks_joined(pieces: Iterable[str]) -> list[str]:
     """The pieces with those of blanks only put behind the one before, or before the first."""
+    pieces = list(pieces)
+    if all(map(str.strip, pieces)):  # nearly always: none is of blanks only
+        return pieces
     joined: list[str] = []
     pending: list[str] = []
     for piece in pieces:
