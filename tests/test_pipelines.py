@@ -85,6 +85,7 @@ def fits(text: str, parts: list[str]) -> bool:
 @given(text=TEXT, lower=st.booleans(), share=st.sampled_from([0.01, 0.15, 0.5, 1.0]))
 @example(text="cafe\u0301 The\u0301 君", lower=True, share=1.0)
 @example(text="한", lower=True, share=0.5)
+@example(text="君한\u0301", lower=True, share=0.01)
 @example(text="\u3000我住  The Ｕ．Ｓ． 😀", lower=False, share=0.5)
 def test_no_character_is_changed_outside_the_masks(text: str, lower: bool, share: float) -> None:
     fill = LOWER if lower else CASED

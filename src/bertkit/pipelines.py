@@ -156,7 +156,9 @@ class _Masked:
         for start, next_end, columns in self._places:
             old = [_string(self.encoding.tokens[column]) for column in columns]
             new = [shown.get(column, string) for column, string in zip(columns, old, strict=True)]
-            parts += [self.text[end:start], self.text[start:next_end] if new == old else "".join(new)]
+            # Accents that were taken off go with the last piece: hidden with it, or left standing behind it.
+            accents = "" if columns[-1] in shown else self.text[self.encoding.offsets[columns[-1]][1] : next_end]
+            parts += [self.text[end:start], self.text[start:next_end] if new == old else "".join(new) + accents]
             end = next_end
         return "".join([*parts, self.text[end:]])
 

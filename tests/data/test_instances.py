@@ -13,7 +13,8 @@ from bertkit.data.masking import MaskedRows, MaskingSettings
 from bertkit.data.pairs import PairSettings, build_pairs
 from bertkit.data.rows import Rows, build_rows
 from bertkit.data.selection import Phrases
-from bertkit.data.store import Store, StoreWriter, open_store
+from bertkit.data.store import Store, open_store
+from bertkit.data.store_writer import StoreWriter
 from bertkit.errors import InputError
 from bertkit.text.tokenizer import make_tokenizer
 

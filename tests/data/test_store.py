@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_data import Documents, documents_of, encoded, flat, memory_store, written_store
 
-from bertkit.data.store import MANIFEST, StoreWriter, open_parts, open_store, read_manifest
+from bertkit.data.store import MANIFEST, open_parts, open_store, read_manifest
+from bertkit.data.store_writer import StoreWriter
 from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
 

@@ -21,7 +21,8 @@ from toy_data import TOY
 from bertkit.data import preparation
 from bertkit.data.encoding import encode_documents
 from bertkit.data.preparation import JOURNAL, PreparationReport, PreparationSettings, prepare_store
-from bertkit.data.store import MANIFEST, PARTS, PROGRESS, StoreWriter
+from bertkit.data.store import MANIFEST, PARTS
+from bertkit.data.store_writer import PROGRESS, StoreWriter
 from bertkit.errors import InputError
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import make_tokenizer

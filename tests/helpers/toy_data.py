@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from bertkit.data.encoding import EncodedDocuments
 from bertkit.data.pairs import PairTable
-from bertkit.data.store import Store, StoreWriter, open_store
+from bertkit.data.store import Store, open_store
+from bertkit.data.store_writer import StoreWriter
 from bertkit.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
 Documents = Sequence[Sequence[Sequence[int]]]  # document → sentence → id

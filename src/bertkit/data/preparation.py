@@ -5,142 +5,38 @@ Bytes depend on text and settings only: not on processes, chunks, or how often t
 Next: encoding.py
 """
 
-import hashlib
 import json
 import shutil
-import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertkit.console import Progress, say, table
+from bertkit.console import Progress, say
 from bertkit.data.encoding import EncodedDocuments, EncodingSettings, columns_of, encode_columns, encode_documents
 from bertkit.data.executors import open_executor
+from bertkit.data.preparation_report import PreparationReport
 from bertkit.data.repeats import RepeatCounter
-from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS, SHARD_TOKENS, StoreWriter
+from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS
+from bertkit.data.store_key import PreparationSettings, store_key
+from bertkit.data.store_writer import StoreWriter
 from bertkit.errors import InputError
-from bertkit.files import finish_directory, put_back, sha256_of_file, write_atomically
-from bertkit.options import group, option
-from bertkit.text.clean import CleaningSettings
+from bertkit.files import finish_directory, put_back, write_atomically
 from bertkit.text.corpus import CorpusReport, open_corpus
 from bertkit.text.documents import CorpusSettings, Document, part_of
 from bertkit.text.readers import COMPRESSED, find_sources
 from bertkit.text.tokenizer import Tokenizer
 
+__all__ = ["PreparationReport", "PreparationSettings", "prepare_store", "store_key"]
+
 CHUNK_BYTES = 1 << 20  # text handed to a process at a time
 BYTES_OF_A_CHARACTER = 3  # of Chinese in UTF-8; near enough for chunks and progress
-RULES_VERSION = 1  # raised when reading, cleaning, splitting or tokenizing gives something else than before
 JOURNAL = "building.json"  # in STORE.tmp: whose half-built store it is
-MOST_FREQUENT = 10  # unknown characters named in the report
-
-
-@dataclass(frozen=True)
-class PreparationSettings:
-    """How text becomes a store, and by how many processes."""
-
-    validation_split: bool = option(
-        True, help="keep a tenth of the documents each for validation and test, by the hash of their text"
-    )
-    word_segmenter: str = option(
-        "none",
-        help="word boundaries kept for --masking whole_word and its like: none (## tells them), spaces (the text has "
-        "them between its words), rjieba, jieba, or package.module:function from a sentence to its words",
-    )
-    cleaning: CleaningSettings = group(CleaningSettings)
-    workers: int = option(1, help="processes that tokenize; the bytes of the store do not depend on it")
-    dask: str | None = option(None, help="address of a Dask scheduler (tcp://…) whose workers tokenize instead")
-    shard_tokens: int = option(SHARD_TOKENS, help="most tokens in one file of the store; held in memory while written")
-
-    def __post_init__(self) -> None:
-        for name, value, most in (("workers", self.workers, 1024), ("shard_tokens", self.shard_tokens, 1 << 30)):
-            if not 1 <= value <= most:
-                raise InputError("is out of range", field=f"--{name}", value=value, expected=f"1 to {most:,}")
-
-
-@dataclass
-class PreparationReport:
-    """What became of the text; printed, and kept in the store's manifest."""
-
-    corpus: CorpusReport = field(default_factory=CorpusReport)
-    cleaning: CleaningSettings = field(default_factory=CleaningSettings)
-    parts: dict[str, dict[str, int]] = field(default_factory=dict)  # documents, sentences, tokens, unknown_tokens
-    sentences_without_tokens: int = 0
-    documents_without_tokens: int = 0
-    documents_of_one_sentence: int = 0
-    repeated_documents: int = 0
-    unknown_characters: Counter[str] = field(default_factory=Counter)  # that no entry of the vocabulary has
-    documents_kept: int = 0  # of a build that was stopped; their unknown characters are not counted again
-
-    def rows(self) -> list[tuple[str, object]]:
-        """Return the corpus report as rows of a table."""
-        total = Counter[str]()
-        for counts in self.parts.values():
-            total.update(counts)
-        documents, tokens = total["documents"], max(1, total["tokens"])
-        rows: list[tuple[str, object]] = [*self.corpus.rows(self.cleaning)]
-        rows += [
-            ("sentences dropped: no token in them", self.sentences_without_tokens),
-            ("documents dropped: no token in them", self.documents_without_tokens),
-            ("documents of one sentence (only ever a random B)", self.documents_of_one_sentence),
-            ("documents that repeat an earlier one", self.repeated_documents),
-            ("sentences", total["sentences"]),
-            ("sentences in a document, mean", f"{total['sentences'] / max(1, documents):.1f}"),
-            ("tokens in a sentence, mean", f"{tokens / max(1, total['sentences']):.1f}"),
-            ("tokens", total["tokens"]),
-            ("[UNK] among the tokens", f"{100 * total['unknown_tokens'] / tokens:.2f} %"),
-        ]
-        return rows + [(f"documents for {part}", self.parts[part]["documents"]) for part in self.parts]
-
-    def text(self) -> str:
-        """Return the corpus report as people read it, the most frequent unknown characters named."""
-        lines = [table(self.rows())]
-        if self.unknown_characters:
-            # By count, then by text: the order must not depend on which process met a character first.
-            ranked = sorted(self.unknown_characters.items(), key=lambda item: (-item[1], item[0]))
-            shown = "  ".join(f"{character} {count:,}" for character, count in ranked[:MOST_FREQUENT])
-            since = f" after the {self.documents_kept:,} documents of the stopped build" if self.documents_kept else ""
-            lines.append(f"  unknown characters{since} ({len(ranked):,} different), the most frequent: {shown}")
-        return "\n".join(lines)
-
-
-def store_key(corpus: CorpusSettings, tokenizer: Tokenizer, settings: PreparationSettings) -> str:
-    """Return a hash of all that the bytes of a store depend on: settings, tokenizer, every file's name and content.
-
-    Where the files stand is no part of it, nor by how many processes; their order is.
-    """
-    sources = [(source.name, sha256_of_file(source.path)) for source in find_sources(corpus.input_file)]
-    reading = asdict(corpus)
-    del reading["input_file"]
-    described = {
-        "format_version": FORMAT_VERSION,
-        "sources": sources,
-        "settings": reading,
-        "functions": [_function_hash(name) for name in (corpus.format, settings.word_segmenter)],
-        "tokenizer": {name: hashlib.sha256(content).hexdigest() for name, content in tokenizer.files().items()},
-        "validation_split": settings.validation_split,
-        "word_segmenter": settings.word_segmenter,
-        "cleaning": {name: value for name, value in asdict(settings.cleaning).items() if name != "rejects_file"},
-        "shard_tokens": settings.shard_tokens,
-        "rules": RULES_VERSION,
-    }
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-
-
-def _function_hash(name: str) -> str | None:
-    """The content of the module of a user's own function, which decides what it gives."""
-    if ":" not in name:
-        return None
-    from bertkit.text.records import load_function
-
-    module = sys.modules[load_function(name).__module__]
-    file = vars(module).get("__file__")  # a built-in module has none
-    return sha256_of_file(file) if file else None
 
 
 def prepare_store(

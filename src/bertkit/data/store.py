@@ -1,12 +1,12 @@
 """Token ids on disk: Arrow IPC files, one row a document, opened by memory map.
 
-In: EncodedDocuments, flat arrays.  Out: shard-00000.arrow … and manifest.json; read back as a Store.
+In: the folder of one part, as store_writer.py fills it.  Out: a Store.
 `datasets`, polars and pyarrow open the shards as they are.  Next: prepared.py, pairs.py
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,158 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertkit.data.encoding import EncodedDocuments
 from bertkit.errors import InputError
-from bertkit.files import fsync_file, sha256_of_file, write_atomically
+from bertkit.files import sha256_of_file
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-PROGRESS = "progress.json"  # of a part that is being written
 PARTS = ("train", "validation", "test")
 COUNTS = ("documents", "sentences", "tokens", "unknown_tokens")
 # Tokens in one file, which the writer holds in memory: at 1 << 24 the peak rose from 193 to 332 MB between 10 MB and
 # 100 MB of text, at 1 << 20 from 216 to 228.
 SHARD_TOKENS = 1 << 20
-
-
-class StoreWriter:
-    """Writes documents into a folder, a shard at a time; `close` writes the manifest last.
-
-    After each shard `progress.json` says what stands, so that a writer for the same folder goes on behind it; which
-    bytes a shard has depends on the documents alone, not on how they were handed over.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        vocab_size: int,
-        unk_id: int,
-        has_word_starts: bool = False,
-        shard_tokens: int = SHARD_TOKENS,
-    ) -> None:
-        self._directory, self._shard_tokens, self._unk_id = directory, shard_tokens, unk_id
-        self._token_type = np.uint16 if vocab_size <= 1 << 16 else np.uint32
-        self._vocab_size, self._has_word_starts = vocab_size, has_word_starts
-        directory.mkdir(parents=True, exist_ok=True)
-        self._progress = _progress_in(directory)
-        self.num_given = int(self._progress["documents_given"])  # documents of the part in finished shards, or dropped
-        self._pending: list[EncodedDocuments] = []
-        self._pending_tokens = 0
-
-    def add(self, documents: EncodedDocuments) -> None:
-        """Add documents; those without a token are counted, not written."""
-        documents = replace(documents, tokens=documents.tokens.astype(self._token_type))  # (half of what is held)
-        counts = documents.token_counts
-        start = 0
-        while start < len(counts):
-            # As many as fit into the shard; one document alone may be longer than a shard.
-            ends = self._pending_tokens + np.cumsum(counts[start:])
-            fitting = int(np.searchsorted(ends, self._shard_tokens, side="right"))
-            stop = start + (max(fitting, 1) if self._pending_tokens == 0 else fitting)
-            taken = np.zeros(len(counts), dtype=bool)
-            taken[start:stop] = True
-            if stop > start:
-                self._pending.append(documents if taken.all() else documents.take(taken))
-                self._pending_tokens += int(counts[start:stop].sum())
-            start = stop
-            if start < len(counts):
-                self._write_shard()
-
-    def _write_shard(self) -> None:
-        self._count(self._pending)
-        has_tokens = [
-            part if part.sentence_counts.all() else part.take(part.sentence_counts > 0) for part in self._pending
-        ]
-        self._pending, self._pending_tokens = [], 0
-        if sum(len(part.ids) for part in has_tokens):
-            self._progress["shards"].append(self._written(has_tokens))
-        write_atomically(self._directory / PROGRESS, json.dumps(self._progress))
-        self.num_given = self._progress["documents_given"]
-
-    def _count(self, parts: list[EncodedDocuments]) -> None:
-        counts = self._progress
-        for part in parts:
-            counts["documents_given"] += len(part.ids)
-            counts["documents_without_tokens"] += int((part.sentence_counts == 0).sum())
-            counts["documents_of_one_sentence"] += int((part.sentence_counts == 1).sum())
-            counts["sentences_without_tokens"] += int(part.dropped_sentences.sum())
-
-    def _written(self, parts: list[EncodedDocuments]) -> dict[str, Any]:
-        """Write one shard; return its line of the manifest."""
-        name = f"shard-{len(self._progress['shards']):05d}.arrow"
-        tokens = np.concatenate([part.tokens for part in parts])
-        token_counts = np.concatenate([part.token_counts for part in parts])
-        sentence_lengths = np.concatenate([part.sentence_lengths for part in parts])
-        sentence_counts = np.concatenate([part.sentence_counts for part in parts])
-        columns = {
-            "id": pa.array([id for part in parts for id in part.ids], pa.string()),
-            "input_ids": _lists(pa.array(tokens), token_counts),
-            "sentence_lengths": _lists(pa.array(sentence_lengths.astype(np.int32)), sentence_counts),
-        }
-        if self._has_word_starts:
-            starts = np.concatenate([part.word_starts for part in parts if part.word_starts is not None])
-            columns["word_starts"] = _lists(pa.array(starts), token_counts)
-        batch = pa.record_batch(columns)
-        with pa.OSFile(str(self._directory / name), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write_batch(batch)
-        fsync_file(self._directory / name)
-        return {
-            "file": name,
-            "documents": len(sentence_counts),
-            "sentences": len(sentence_lengths),
-            "tokens": len(tokens),
-            "unknown_tokens": int((tokens == self._unk_id).sum()),
-            "sha256": sha256_of_file(self._directory / name),
-        }
-
-    def close(self, *, vocabulary_hash: str) -> dict[str, Any]:
-        """Write what is pending and the manifest; return the manifest, with what was counted on the way."""
-        if self._pending:
-            self._write_shard()
-        shards = self._progress["shards"]
-        totals = {name: sum(shard[name] for shard in shards) for name in COUNTS}
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            **totals,
-            **{name: self._progress[name] for name in _no_counts() if name != "documents_given"},
-            "vocab_size": self._vocab_size,
-            "vocabulary_sha256": vocabulary_hash,
-            "has_word_starts": self._has_word_starts,
-            "shards": shards,
-        }
-        write_atomically(self._directory / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
-        (self._directory / PROGRESS).unlink(missing_ok=True)
-        return manifest
-
-
-def _progress_in(directory: Path) -> dict[str, Any]:
-    """What stands in the folder already: by its manifest where it was finished, else by its progress file."""
-    if (directory / MANIFEST).exists():
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        given = manifest["documents"] + manifest["documents_without_tokens"]
-        return {"shards": manifest["shards"], **{name: manifest.get(name, given) for name in _no_counts()}}
-    if (directory / PROGRESS).exists():
-        progress: dict[str, Any] = json.loads((directory / PROGRESS).read_text(encoding="utf-8"))
-        return progress
-    return {"shards": [], **_no_counts()}
-
-
-def _no_counts() -> dict[str, int]:
-    return dict.fromkeys(
-        (
-            "documents_given",
-            "documents_without_tokens",
-            "documents_of_one_sentence",
-            "sentences_without_tokens",
-        ),
-        0,
-    )
-
-
-def _lists(values: pa.Array, lengths: NDArray[np.int64]) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 @dataclass(frozen=True)
