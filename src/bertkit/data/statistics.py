@@ -213,7 +213,10 @@ def _mask_rows(masks: MaskStatistics) -> list[Row]:
         ("rows looked at", *_counted(masks.rows, masks.rows_share)),
         ("ordinary tokens in them", masks.ordinary_tokens),
         ("hidden tokens", *_counted(masks.targets, masks.selected_share)),
-        ("hidden tokens asked for (at the start of training)", masks.targets_wanted, percent(masks.mlm_probability)),
+        (
+            "hidden tokens asked for (at the start of training)",
+            *_counted(masks.targets_wanted, masks.targets_wanted / max(1, masks.ordinary_tokens)),
+        ),
         ("of the hidden: replaced by [MASK]", "", percent(masks.mask_share)),
         ("of the hidden: replaced by another token", "", percent(masks.random_share)),
         ("of the hidden: left as they are", "", percent(masks.kept_share)),

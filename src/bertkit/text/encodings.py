@@ -277,7 +277,7 @@ def _utf8_remedy(raw: bytes, path: Path) -> str:
     """What to do about a line that is not UTF-8: the encoding it is likely in."""
     lenient = raw.decode("utf-8", errors="replace")
     sound = sum(character > "\x7f" and character != "\ufffd" for character in lenient)
-    if sound > lenient.count("\ufffd"):  # GB18030 reads most UTF-8 too, as wrong characters: so this is asked first
+    if sound >= lenient.count("\ufffd"):  # GB18030 reads most UTF-8 too, as wrong characters: so this is asked first
         return "the rest of the line is UTF-8: mend or remove this byte"
     if _reads_as_chinese(raw):
         return _other("GB18030", path)
