@@ -344,7 +344,8 @@ def test_a_killed_worker_is_said_and_what_is_finished_is_kept(
     prepared(corpus, tmp_path / "wanted")
 
     @contextmanager
-    def breaking(*, workers: int, dask: str | None) -> Iterator[tuple[Executor, int]]:
+    def breaking(*, workers: int, dask: str | None, at_start: Callable[[], None]) -> Iterator[tuple[Executor, int]]:
+        at_start()  # (this pool is this process)
         yield BreakingPool(3), workers  # type: ignore[misc]
 
     with monkeypatch.context() as patch:

@@ -71,6 +71,7 @@ class EncodedDocuments:
         )
 
 
+_REMEMBERED: list[EncodingSettings] = []  # of this process, one at most
 Columns = tuple[list[str], list[str], list[tuple[str, ...] | None]]  # documents as they travel: far less to pickle
 
 
@@ -79,9 +80,18 @@ def columns_of(documents: Sequence[Document]) -> Columns:
     return [d.id for d in documents], [d.text for d in documents], [d.sentences for d in documents]
 
 
-def encode_columns(columns: Columns, settings: EncodingSettings) -> EncodedDocuments:
-    """Return what `encode_documents` gives for the documents of these columns: the form that processes call."""
+def encode_columns(columns: Columns, settings: EncodingSettings | None) -> EncodedDocuments:
+    """Return what `encode_documents` gives for the documents of these columns: the form that processes call.
+
+    settings: None: those that this process was told to `remember`, so that a vocabulary travels once.
+    """
+    settings = _REMEMBERED[0] if settings is None else settings
     return encode_documents([Document(*row) for row in zip(*columns, strict=True)], settings)
+
+
+def remember(settings: EncodingSettings) -> None:
+    """Keep the settings for all that this process will encode: what a new process of a pool calls first."""
+    _REMEMBERED[:] = [settings]
 
 
 def encode_documents(documents: Sequence[Document], settings: EncodingSettings) -> EncodedDocuments:

@@ -5,7 +5,7 @@ Next: encoding.py
 """
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
@@ -15,8 +15,12 @@ DASK_TIMEOUT = "10s"  # for the scheduler to answer
 
 
 @contextmanager
-def open_executor(*, workers: int, dask: str | None) -> Iterator[tuple[Executor | None, int]]:
+def open_executor(
+    *, workers: int, dask: str | None, at_start: Callable[[], None] | None = None
+) -> Iterator[tuple[Executor | None, int]]:
     """Yield what runs the work, and how many pieces of it run at once; it ends with the block.
+
+    at_start: what each new process of our own does first; not done by Dask's workers, which are not ours.
 
     Raises:
         InputError: no Dask installed, or no scheduler at the address.
@@ -29,7 +33,7 @@ def open_executor(*, workers: int, dask: str | None) -> Iterator[tuple[Executor 
     else:
         # Fresh processes: a fork of a process whose tokenizer has started threads may never wake up.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=context) as executor:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=at_start) as executor:
             yield executor, workers
 
 

@@ -5,6 +5,7 @@ Bytes depend on text and settings only: not on processes, chunks, or how often t
 Next: encoding.py
 """
 
+import functools
 import json
 import shutil
 import time
@@ -18,7 +19,14 @@ from typing import Any
 import numpy as np
 
 from bertkit.console import Progress, say
-from bertkit.data.encoding import EncodedDocuments, EncodingSettings, columns_of, encode_columns, encode_documents
+from bertkit.data.encoding import (
+    EncodedDocuments,
+    EncodingSettings,
+    columns_of,
+    encode_columns,
+    encode_documents,
+    remember,
+)
 from bertkit.data.executors import open_executor
 from bertkit.data.preparation_report import PreparationReport
 from bertkit.data.repeats import RepeatCounter
@@ -127,11 +135,16 @@ def _build(
     total, began, is_first = _size_of(corpus), time.perf_counter(), True
     with (
         RepeatCounter(folder) as repeats,
-        open_executor(workers=settings.workers, dask=settings.dask) as (executor, num_workers),
+        open_executor(workers=settings.workers, dask=settings.dask, at_start=functools.partial(remember, encoding)) as (
+            executor,
+            num_workers,
+        ),
         Progress("preparing", total=total, unit="bytes") as progress,
     ):
         chunks = _Reader(corpus, settings, done, report.corpus, repeats).chunks()
-        for chunk, encoded in _encoded(chunks, encoding, executor, in_flight=2 * num_workers + 1):
+        # Processes of our own know the settings from their start; Dask's are told with every chunk.
+        told = encoding if executor is None or settings.dask else None
+        for chunk, encoded in _encoded(chunks, told, executor, in_flight=2 * num_workers + 1):
             if executor is None and is_first and chunk.documents and total:
                 _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
             is_first = False
@@ -217,10 +230,11 @@ class _Reader:
 
 
 def _encoded(
-    chunks: Iterator[_Chunk], settings: EncodingSettings, executor: Executor | None, *, in_flight: int
+    chunks: Iterator[_Chunk], settings: EncodingSettings | None, executor: Executor | None, *, in_flight: int
 ) -> Iterator[tuple[_Chunk, EncodedDocuments]]:
     """Yield the chunks with their ids, in order; with an executor at most `in_flight` wait at a time."""
     if executor is None:
+        assert settings is not None
         for chunk in chunks:
             yield chunk, encode_documents(chunk.documents, settings)
         return
