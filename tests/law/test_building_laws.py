@@ -64,7 +64,7 @@ else:
     build(None)
 """
 PEAK = """
-import resource, sys
+import sys
 from pathlib import Path
 from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.text.documents import CorpusSettings
@@ -73,7 +73,9 @@ from bertkit.text.tokenizer import load_tokenizer
 text, vocabulary, store = sys.argv[1:]
 corpus = CorpusSettings(input_file=text, format="lines")
 prepare_store(corpus, load_tokenizer(vocabulary, do_lower_case=True), Path(store), PreparationSettings())
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # KiB
+# Not getrusage: its peak is inherited from the process that started this one.
+status = Path("/proc/self/status").read_text(encoding="utf-8")
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))  # KiB
 """
 
 
