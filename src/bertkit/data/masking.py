@@ -155,19 +155,26 @@ def mask_tokens(
     deciding = unit[rows, columns] if settings.masking == "span" else columns
     fate = stream.uniform(index=index[rows], lane=_LANE_REPLACE + deciding)
     draw = stream.uniform(index=index[rows], lane=_LANE_TOKEN + columns)
-    drawable = np.flatnonzero(ordinary)
-    replacement = np.where(
-        fate < settings.mask_replace_prob,
-        mask_id,
-        np.where(
-            fate < settings.mask_replace_prob + settings.random_replace_prob,
-            drawable[np.floor(draw * len(drawable)).astype(np.int64)],
-            input_ids[rows, columns],
-        ),
-    )
     output = input_ids.copy()
-    output[rows, columns] = replacement
+    output[rows, columns] = _replacements(
+        input_ids[rows, columns], fate, draw, drawable=np.flatnonzero(ordinary), mask_id=mask_id, settings=settings
+    )
     return MaskedRows(output, selected)
+
+
+def _replacements(
+    originals: NDArray[np.int64],
+    fate: NDArray[np.float64],
+    draw: NDArray[np.float64],
+    *,
+    drawable: NDArray[np.int64],
+    mask_id: int,
+    settings: MaskingSettings,
+) -> NDArray[np.int64]:
+    """What stands in the place of each hidden token, (hidden tokens,): [MASK], another token, or itself."""
+    random_tokens = drawable[np.floor(draw * len(drawable)).astype(np.int64)]
+    is_random = fate < settings.mask_replace_prob + settings.random_replace_prob
+    return np.where(fate < settings.mask_replace_prob, mask_id, np.where(is_random, random_tokens, originals))
 
 
 def _keys(stream: Stream, index: NDArray[np.int64], seq: int) -> NDArray[np.uint64]:
