@@ -1,6 +1,6 @@
 """The front door: the command table, flags and YAML to a Config, errors to exit codes.
 
-In: the words of the command line.  Out: an exit code (0 done, 2 the input is wrong, 130 interrupted).
+In: the words of the command line.  Out: an exit code (0 done, 2 the input is wrong, 130 interrupted, 143 terminated).
 A command's module, and the value parser, are imported only when that command is called.  Next: flags.py
 """
 
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import get_origin
 
 from bertkit import __version__, console
-from bertkit.errors import InputError
+from bertkit.errors import InputError, Stopped
 from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given
 from bertkit.options import REQUIRED, Option, config_from, options_of
 
@@ -31,6 +31,7 @@ COMMANDS = {
     "next-sentence": ("next_sentence", "say whether one text follows another"),
     "report": ("report", "write the HTML page of a run again"),
 }
+SIGNALLED = 128  # an exit code says by which signal: 128 and its number
 HELP_WIDTH = 110  # columns
 HELP_INDENT = 6
 
@@ -42,6 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as problem:
         console.error(str(problem))
         return 2
+    except Stopped as stopped:
+        console.say(str(stopped))
+        return SIGNALLED + stopped.signal_number
     except KeyboardInterrupt:
         console.say("interrupted; a training run goes on by --resume_from last, a build by the same command")
         return 130

@@ -69,6 +69,14 @@ class InputErrors(InputError):
         return f"{shown}\n{min(len(self.problems), SHOWN_PROBLEMS)} of {self.total} problems shown"
 
 
+class Stopped(Exception):
+    """A run that ended because a signal asked it to, its state saved; no error, but not finished either."""
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        self.signal_number = signal_number
+        super().__init__(message)
+
+
 def _shortened(value: object, *, limit: int = 200) -> str:
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

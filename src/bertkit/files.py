@@ -3,6 +3,7 @@
 In: bytes and paths.  Out: files and folders that are whole or absent.  Next: errors.py
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -96,6 +97,15 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock at `path` inside the block, and wait for it first; a killed holder lets it go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def sha256_of_file(path: str | Path) -> str:

@@ -7,16 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertkit.train import optimizer as room
-from bertkit.train.optimizer import (
-    MUON_MOMENTUM,
-    Muon,
-    build_optimizers,
-    load_optimizer_tensors,
-    optimizer_tensors,
-    orthogonalise,
-    set_rates,
-)
+from bertkit.train.muon import MUON_MOMENTUM, Muon, orthogonalise
+from bertkit.train.optimizer import PEAK_RATE, build_optimizers, load_optimizer_tensors, optimizer_tensors, set_rates
 from bertkit.train.settings import TrainSettings
 
 SHAPES = [(8, 8), (24, 8), (8, 24), (5, 3), (64, 16), (1, 9)]
@@ -224,4 +216,4 @@ def test_the_rates_stay_those_of_the_running_optimizer() -> None:
     [new] = build_optimizers(net(), TrainSettings(learning_rate=0.5), is_layer_matrix=is_layer_matrix)
     load_optimizer_tensors(new, optimizer_tensors(old))
     assert [group["lr"] for group in new.param_groups] == [0.5, 0.5]
-    assert all(group[room.PEAK_RATE] == 0.5 for group in new.param_groups)
+    assert all(group[PEAK_RATE] == 0.5 for group in new.param_groups)

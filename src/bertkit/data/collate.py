@@ -25,7 +25,7 @@ def collate(
     next_sentence_label: (batch,) int64, 0 = B follows A; left out when None.
     """
     lengths = rows.lengths[positions]
-    width = int(lengths.max()) if len(lengths) else 0
+    width = int(lengths.max()) if len(lengths) else 1  # a micro-batch without rows still has a shape
     originals = rows.input_ids[positions, :width]
     selected = np.flatnonzero(masked.selected[positions, :width])
     batch = {

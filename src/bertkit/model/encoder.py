@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from bertkit.errors import InputError
 from bertkit.model.attention import attend
@@ -122,6 +123,7 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+        self.gradient_checkpointing = False  # True: activations inside a layer are computed again in the backward pass
         initialise(self, config)
 
     def forward(
@@ -166,7 +168,10 @@ class Encoder(nn.Module):
         hidden = self.embeddings(words, token_type_ids, position_ids)  # (batch, seq, hidden)
         hidden_states, attentions = [hidden], []
         for layer in self.layers:
-            hidden, weights = layer(hidden, mask, output_attentions)
+            if self.gradient_checkpointing and self.training:
+                hidden, weights = checkpoint(layer, hidden, mask, output_attentions, use_reentrant=False)
+            else:
+                hidden, weights = layer(hidden, mask, output_attentions)
             if output_hidden_states:
                 hidden_states.append(hidden)
             if output_attentions:

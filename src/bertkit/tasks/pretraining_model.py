@@ -11,6 +11,7 @@ from bertkit.console import say, warn
 from bertkit.data.pairs import PairSettings
 from bertkit.errors import InputError
 from bertkit.model.config import MODEL_SIZES, BertConfig, config_from_json, config_of_size, read_json_object
+from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import Head, build, load_with_report
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
@@ -24,6 +25,7 @@ class ModelChoice:
     directory: str | None  # a model folder to go on from, in place of a new model
     hidden_dropout_prob: float | None  # None: as the configuration says
     attention_probs_dropout_prob: float | None
+    freeze_layers: int | None = None  # embeddings and so many of the lowest layers stay as they are; None: nothing
 
 
 def choose_model(
@@ -54,7 +56,22 @@ def choose_model(
     if loaded is not None:
         model.load_state_dict(loaded.state_dict())
     assert isinstance(model, PretrainingModel)
+    if choice.freeze_layers is not None:
+        freeze(model.encoder, choice.freeze_layers)
     return model, given is None
+
+
+def freeze(encoder: Encoder, layers: int) -> None:
+    """Keep the embeddings and the lowest layers as they are.
+
+    Raises:
+        InputError: there are not so many layers.
+    """
+    most = len(encoder.layers)
+    if not 0 <= layers <= most:
+        raise InputError("is not a number of layers", field="--freeze_layers", value=layers, expected=f"0 to {most}")
+    for part in (encoder.embeddings, *encoder.layers[:layers]):
+        part.requires_grad_(False)
 
 
 def _new_config(size: str, tokenizer: Tokenizer) -> BertConfig:

@@ -1,0 +1,101 @@
+"""The batches of each step, made here or ahead of time by other processes; the same ones either way.
+
+In: a Source, and from which step to which.  Out: StepBatches, in the order of the steps.  Next: loop.py
+"""
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from bertkit.errors import InputError
+
+STEPS_AHEAD = 4  # of each process
+
+
+@dataclass(frozen=True)
+class StepBatches:
+    """One global batch: this process's share of it, in micro-batches."""
+
+    micro_batches: list[dict[str, Tensor]]
+    numbers: Sequence[int]  # of the micro-batches among those of all processes
+    counts: Mapping[str, int]  # labels of each loss in the whole step: the denominators, known before any backward
+    tokens: int  # of all processes, padding not counted
+    slots: int  # padding counted
+    flops: float = 0.0  # multiplications and additions of a forward and a backward pass over the whole step
+    source: Mapping[str, Any] = field(default_factory=dict)  # what the source wants back in a resume
+
+
+class Source(Protocol):
+    """Where batches come from: the batches of a step depend on the step's number only."""
+
+    def step(self, step: int) -> StepBatches:
+        """Return the batches of the step that follows `step` finished ones."""
+        ...
+
+    def longest(self) -> dict[str, Tensor]:
+        """Return the largest micro-batch there can be."""
+        ...
+
+    def describe(self, step: int) -> str:
+        """Return which examples the step's batches hold, in words."""
+        ...
+
+
+class _Steps(Dataset[StepBatches]):
+    """A Source as a Dataset of steps."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getitem__(self, step: int) -> StepBatches:
+        return self._source.step(step)
+
+
+def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool) -> Iterator[StepBatches]:
+    """Yield the batches of the steps from `start` to before `end`.
+
+    workers: processes that make them ahead; 0: each is made when it is asked for.
+
+    Raises:
+        InputError: a process that makes batches has died.
+    """
+    if workers == 0:
+        for step in range(start, end):
+            yield source.step(step)
+        return
+    loader = DataLoader(
+        _Steps(source),
+        batch_size=None,
+        sampler=range(start, end),
+        num_workers=workers,
+        collate_fn=_as_it_is,  # type: ignore[arg-type]  # (without batching it gets what the dataset gives)
+        prefetch_factor=STEPS_AHEAD,
+        pin_memory=pin_memory,
+        worker_init_fn=_begin,
+        # A fork of a process whose libraries have started threads may never wake up.
+        multiprocessing_context="forkserver",
+    )
+    try:
+        yield from loader
+    except RuntimeError as problem:
+        if "DataLoader worker" not in str(problem):
+            raise
+        raise InputError(
+            f"a process that makes batches has died ({str(problem).splitlines()[0]})",
+            field="--data_workers",
+            value=workers,
+            remedy="if memory ran out, use fewer; then go on by --resume_from last",
+        ) from problem
+
+
+def _as_it_is(batches: StepBatches) -> StepBatches:
+    return batches
+
+
+def _begin(_: int) -> None:
+    # Ctrl-C reaches every process of a terminal; the one that trains decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
