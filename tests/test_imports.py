@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 # Files of tasks/ that are part of another file's task: one task may not import another.
 TASK_OF = {"held_out": "pretraining", "pretraining_model": "pretraining", "pretraining_run": "pretraining"}
-TASK_OF |= {"phases": "pretraining", "rehearsals": "pretraining"}
+TASK_OF |= dict.fromkeys(("phases", "rehearsals", "diagnosis", "pretraining_setup"), "pretraining")
 NO_TORCH_ANYWHERE = {"text", "report", "errors", "console", "files", "options", "flags", "cli"}
 NO_TORCH_AT_THE_TOP = {"commands", "cli"}
 BRINGS_TORCH = {"torch", "accelerate"}

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,17 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_directory() -> Path:
+    """Return the folder for what is made once: $BERTKIT_CACHE, else `bertkit` in the user's cache folder."""
+    given = os.environ.get("BERTKIT_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "bertkit"
+    local = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
+    return (Path(local) if local else Path.home() / ".cache") / "bertkit"
 
 
 @contextmanager

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from bertkit.files import cache_directory
 from bertkit.model.encoder import Encoder
 from bertkit.model.pretrained import load, load_with_report
-from bertkit.text.corpora import cache_directory
 
 # Read here, because no test sees the environment that it was started in.
 MINILM = cache_directory() / "weights" / "minilm"

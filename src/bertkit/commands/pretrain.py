@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
-from bertkit.data.preparation import PreparationSettings, prepare_store, store_key
+from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError, Stopped
-from bertkit.files import locked, sha256_of_file
+from bertkit.files import sha256_of_file
 from bertkit.options import SETTINGS_FILE, group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings
@@ -162,15 +162,16 @@ def _rehearsed(config: Config) -> list[tuple[str, str]]:
     parent = Path(config.output_dir).absolute().parent  # the disk that the run would have
     parent.mkdir(parents=True, exist_ok=True)
     settings = _settings_of_the_run(config)
+    asked, config = config, replace(config, dry_run=False, verify_resume=False, overfit_one_batch=False)
     with TemporaryDirectory(dir=parent, prefix=".rehearsal-") as folder:
-        if config.verify_resume:
+        if asked.verify_resume:
 
             def open_run(directory: Path, training: TrainSettings) -> "PretrainingRun":
                 return open_work(replace(config, output_dir=str(directory), training=training))
 
             return rehearsals.verify_resume(open_run, Path(folder), config.training, settings)
         work = open_work(replace(config, output_dir=folder))
-        if config.overfit_one_batch:
+        if asked.overfit_one_batch:
             return rehearsals.overfit(work, config.training, settings=settings)
         seconds = work.seconds_a_step(config.training)
         config = _with_length(config, work, seconds=seconds)
@@ -185,7 +186,7 @@ def open_work(config: Config) -> "PretrainingRun":
     """
     from bertkit.tasks.phases import phases_from
     from bertkit.tasks.pretraining_model import ModelChoice
-    from bertkit.tasks.pretraining_run import open_run
+    from bertkit.tasks.pretraining_setup import open_run
 
     phases = () if config.phases is None else phases_from(config.phases)
     longest = max([phase.max_seq_length for phase in phases] or [config.pairs.max_seq_length])
@@ -249,7 +250,7 @@ def _store_directory(config: Config) -> Path:
         from bertkit.data.remote import local_store
 
         return local_store(config.data_dir)
-    from bertkit.text.corpora import cache_directory
+    from bertkit.data.cached_store import cached_store
     from bertkit.text.tokenizer import load_tokenizer
 
     source = config.tokenizer or config.model_name_or_path
@@ -261,17 +262,7 @@ def _store_directory(config: Config) -> Path:
             "--input_file …` go the whole way",
         )
     tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
-    key = store_key(config.corpus, tokenizer, config.preparation)
-    directory = cache_directory() / "stores" / key[:24]
-    with locked(
-        cache_directory() / "locks" / f"{directory.name}.lock"
-    ):  # one process builds; the others of this host wait for it
-        if directory.exists():
-            say(f"store: {directory} (prepared before from the same text, tokenizer and settings)")
-        else:
-            report = prepare_store(config.corpus, tokenizer, directory, config.preparation)
-            say(report.text())
-    return directory
+    return cached_store(config.corpus, tokenizer, config.preparation)
 
 
 def _require_new_or_resumed(config: Config) -> None:

@@ -6,29 +6,26 @@ Next: train/loop.py
 
 import copy
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from bertkit.console import say, warn
-from bertkit.data.instances import read_phrases
-from bertkit.data.masking import MaskingSettings
-from bertkit.data.pairs import SPECIALS_OF_A_TEXT, PairSettings, require_pairs
-from bertkit.data.prepared import open_prepared
+from bertkit.console import say
+from bertkit.data.pairs import SPECIALS_OF_A_TEXT
 from bertkit.data.store import MANIFEST, Store
-from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.model.card import model_card
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load, model_files
-from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, held_out_pairs, in_words, sample_texts, unigram_loss
+from bertkit.tasks import diagnosis
+from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, in_words, sample_texts, unigram_loss
 from bertkit.tasks.phases import Phase
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix, layers_above
-from bertkit.tasks.pretraining_model import ModelChoice, choose_model, num_parameters
+from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train import trial
@@ -40,8 +37,6 @@ from bertkit.train.run import Task, fingerprint_of, make_job, put_back, require_
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TrainState
 
-# A new model guesses: its losses are ln V and ln 2. Further off than this, something is wrong with it.
-INITIAL_LOSS_TOLERANCE = 0.5
 MODEL_CARD = "README.md"
 Sampler = Callable[[PretrainingModel, Tokenizer, list[str]], list[dict[str, str]]]
 
@@ -61,6 +56,7 @@ class PretrainingRun:
     eval_rows: int
     sampler: Sampler
     peak_flops: float  # of matrix products on all processes, a second
+    plateau_said: bool = False
 
     @property
     def watched_part(self) -> str:
@@ -71,6 +67,11 @@ class PretrainingRun:
     def held_out(self) -> Store:
         """What is evaluated on the way."""
         return self.parts[self.watched_part]
+
+    @cached_property
+    def unigram_loss(self) -> float:
+        """The held-out masked-LM loss of guessing by frequency alone."""
+        return unigram_loss(self.parts["train"], self.held_out, self.tokenizer.vocabulary)
 
     def job(
         self,
@@ -86,7 +87,7 @@ class PretrainingRun:
 
         def files(module: nn.Module) -> dict[str, bytes]:
             assert isinstance(module, PretrainingLoss)
-            return {**model_files(module.model), **self._other_files(training, {})}
+            return self.files(module.model, training, results={})
 
         task = Task(
             module=PretrainingLoss(model),
@@ -150,12 +151,14 @@ class PretrainingRun:
         self.source.max_steps = training.max_steps
         job = self.job(training, source=self.source, model=self.model, log=log, fingerprint=fingerprint)
         require_disk(job, self.directory)
-        self._announce(job)
+        diagnosis.announce(self.parts, self.source, training, self.model, device=self.runtime.device)
         trial.try_longest_batch(job)
         if self.checkpoint is None:
             if self.runtime.is_first:
                 self._record(training, record, store_key)
-            self._check_initial_losses(job.evaluate(0))
+            diagnosis.check_first_losses(
+                job.evaluate(0), vocab_size=self.model.config.vocab_size, is_new=self.is_new_model
+            )
         else:
             self.source.epoch_starts = [list(starts) for starts in state.source.get("epoch_starts", [])] or (
                 self.source.epoch_starts
@@ -180,6 +183,8 @@ class PretrainingRun:
         if self.runtime.is_first:
             log.write("samples", step, {"samples": self.sampler(module.model, self.tokenizer, texts)})
         say(f"step {step:,}, {self.watched_part}: {in_words(found.metrics)}")
+        if not self.plateau_said and step >= diagnosis.PLATEAU_STEPS:
+            self.plateau_said = diagnosis.warn_of_plateau(found.metrics["mlm_loss"], unigram=self.unigram_loss)
         return found.metrics
 
     def finish(self, job: Job, state: TrainState) -> dict[str, Any]:
@@ -200,90 +205,44 @@ class PretrainingRun:
             runtime=self.runtime,
         )
         results = {
-            **{GOOGLE_NAMES[name]: value for name, value in found.metrics.items()},
+            **google_names(found.metrics),
             "global_step": state.best_step,
             "part": part,
             "masked_tokens": found.counts["mlm"],
             "pairs": found.counts["nsp"],
         }
         if self.runtime.is_first:
-            self._write_finished(job, state, model, results, found.metrics)
+            write_results(self.directory, results)
+            for name, content in self.files(model, job.settings, results=google_names(found.metrics)).items():
+                write_atomically(self.directory / name, content)
+            update_run(self.directory, facts_at_the_end(state))
         job.log.close()
         return results
 
-    def _write_finished(
-        self,
-        job: Job,
-        state: TrainState,
-        model: PretrainingModel,
-        results: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write the results, and the best model's files into RUN itself."""
-        write_results(self.directory, results)
-        other = self._other_files(job.settings, {GOOGLE_NAMES[name]: value for name, value in metrics.items()})
-        for name, content in {**model_files(model), **other}.items():
-            write_atomically(self.directory / name, content)
-        update_run(
-            self.directory,
-            {
-                "training_seconds": state.training_seconds,
-                "tokens": state.tokens,
-                "steps": state.step,
-                "best_step": state.best_step,
-                "skipped_steps": state.skipped_steps,
-            },
-        )
-
-    def _other_files(self, training: TrainSettings, results: Mapping[str, float]) -> dict[str, bytes]:
-        """The tokenizer's files and the model card."""
-        config = self.model.config
+    def files(
+        self, model: PretrainingModel, training: TrainSettings, *, results: Mapping[str, float]
+    ) -> dict[str, bytes]:
+        """Return the Hugging Face directory of a model of this run: weights, tokenizer, model card."""
+        config, source = model.config, self.source
         described = {
             "steps": training.max_steps,
             "rows a step": training.batch_size,
             "optimizer": training.optimizer,
             "learning rate": training.learning_rate,
-            "tokens hidden in training": self.source.masking.mlm_probability,
-            "pairing": self.source.pairs.pairing,
-            "documents": self.source.store.num_documents,
-            "tokens in the corpus": self.source.store.num_tokens,
+            "tokens hidden in training": source.masking.mlm_probability,
+            "pairing": source.pairs.pairing,
+            "documents": source.store.num_documents,
+            "tokens in the corpus": source.store.num_tokens,
         }
         card = model_card(
             config,
             training=described,
             results=results,
-            parameters=num_parameters(self.model),
-            next_sentence=self.model.nsp_head is not None,
+            parameters=num_parameters(model),
+            next_sentence=model.nsp_head is not None,
         )
         files = self.tokenizer.files(model_max_length=config.max_position_embeddings)
-        return {**files, MODEL_CARD: card.encode("utf-8")}
-
-    def _announce(self, job: Job) -> None:
-        settings, pairs = job.settings, self.source.pairs
-        train = self.parts["train"]
-        if missing := [name for name in ("validation", "test") if name not in self.parts]:
-            what = (
-                "nothing is held out: all figures are of the training text" if len(missing) == 2 else "the other serves"
-            )
-            warn(f"no {' and no '.join(missing)} part can be used (none in the store, or left out); {what}")
-        unknown = 100 * train.manifest["unknown_tokens"] / train.num_tokens
-        say(
-            f"data: {train.num_documents:,} documents, {train.num_tokens:,} tokens, {unknown:.2f} % [UNK]; "
-            f"pairing {pairs.pairing}, {100 * self.source.masking.mlm_probability:g} % hidden"
-        )
-        table_ = self.source.table(0)
-        if table_.unresolved:
-            warn(f"{table_.unresolved:,} pairs of epoch 0 left out: every random B drawn truly follows A by its text")
-        if table_.hard_fallbacks:
-            say(
-                f"{table_.hard_fallbacks:,} random Bs come from another document: their own is too short for a hard one"
-            )
-        if table_.trimmed_tokens:
-            say(f"pairs: {len(table_):,} in epoch 0; {table_.trimmed_tokens:,} tokens cut from over-long ones")
-        say(
-            f"model: {num_parameters(self.model):,} parameters, vocabulary {self.model.config.vocab_size:,}; "
-            f"{settings.optimizer}, {job.max_steps:,} steps of {settings.batch_size} rows on {self.runtime.device}"
-        )
+        return {**model_files(model), **files, MODEL_CARD: card.encode("utf-8")}
 
     def _record(self, training: TrainSettings, record: Mapping[str, Any], store_key: str) -> None:
         update_run(
@@ -297,111 +256,22 @@ class PretrainingRun:
                 "parameters": num_parameters(self.model),
                 "vocab_size": self.model.config.vocab_size,
                 "evaluated_on": self.watched_part,
-                "unigram_loss": unigram_loss(self.parts["train"], self.held_out, self.tokenizer.vocabulary),
+                "unigram_loss": self.unigram_loss,
             },
         )
 
-    def _check_initial_losses(self, metrics: Mapping[str, float]) -> None:
-        if not self.is_new_model:
-            return
-        expected = {"mlm_loss": math.log(self.model.config.vocab_size), "nsp_loss": math.log(2)}
-        for name, theory in expected.items():
-            if name not in metrics:
-                continue
-            line = f"before training: {name} {metrics[name]:.3f}, a model that guesses has {theory:.3f}"
-            (warn if abs(metrics[name] - theory) > INITIAL_LOSS_TOLERANCE else say)(line)
+
+def google_names(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return held-out metrics under the names of Google's eval_results.txt."""
+    return {GOOGLE_NAMES[name]: value for name, value in metrics.items()}
 
 
-def open_run(
-    directory: Path,
-    *,
-    store_directory: Path,
-    pairs: PairSettings,
-    masking: MaskingSettings,
-    training: TrainSettings,
-    choice: ModelChoice,
-    phases: tuple[Phase, ...],
-    eval_rows: int,
-    sampler: Sampler,
-) -> PretrainingRun:
-    """Return the run with its data open and its model built or loaded; the folder is made.
-
-    Raises:
-        InputError: data on which the task is impossible, a model that does not fit the data, no such checkpoint.
-    """
-    runtime = runtimes.start(training)
-    checkpoint = None if training.resume_from is None else _checkpoint(runtime, directory, training.resume_from)
-    parts, tokenizer = open_prepared(store_directory)
-    require_pairs(parts["train"], pairs)
-    parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
-    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
-    model.encoder.gradient_checkpointing = training.gradient_checkpointing
-    if training.torch_compile:
-        for layer in model.encoder.layers:
-            layer.compile(dynamic=True)
-    source = PretrainingSource(
-        parts["train"],
-        tokenizer.vocabulary,
-        pairs,
-        masking,
-        seed=training.seed,
-        batch_size=training.batch_size,
-        micro_batch_tokens=training.micro_batch_tokens,
-        phrases=read_phrases(masking, tokenizer),
-        config=model.config,
-        rank=runtime.rank,
-        num_ranks=runtime.num_ranks,
-        phases=phases,
-    )
-    _make_shared_folder(directory, runtime)
-    return PretrainingRun(
-        directory=directory,
-        parts=parts,
-        tokenizer=tokenizer,
-        model=model.to(runtime.device),
-        source=source,
-        runtime=runtime,
-        checkpoint=checkpoint,
-        is_new_model=is_new,
-        eval_rows=eval_rows,
-        sampler=sampler,
-        peak_flops=trial.matrix_rate(runtime),
-    )
-
-
-def _checkpoint(runtime: runtimes.Runtime, directory: Path, which: str) -> Path:
-    """The checkpoint asked for; the first process looks first, as looking may put a folder back."""
-    if not runtime.is_first:
-        runtime.wait_for_all()
-    found = find_checkpoint(directory, which)
-    if runtime.is_first:
-        runtime.wait_for_all()
-    return found
-
-
-def _make_shared_folder(directory: Path, runtime: runtimes.Runtime) -> None:
-    """Make the run's folder, and check that every process sees it.
-
-    Raises:
-        InputError: one does not.
-    """
-    if runtime.is_first:
-        directory.mkdir(parents=True, exist_ok=True)
-    runtime.wait_for_all()
-    unseen = sum(runtime.sums([0.0 if directory.is_dir() else 1.0]))
-    if unseen:
-        raise InputError(
-            f"is not seen by {unseen:.0f} of the {runtime.num_ranks} processes",
-            file=directory,
-            field="--output_dir",
-            expected="a folder on a disk that all hosts share",
-        )
-
-
-def _has_pairs(store: Store, pairs: PairSettings) -> bool:
-    try:
-        held_out_pairs(store, pairs)
-    except InputError as problem:
-        warn(f"a held-out part is left out: {problem.problem}")
-        return False
-    return True
+def facts_at_the_end(state: TrainState) -> dict[str, Any]:
+    """Return what run.json says of a finished run."""
+    return {
+        "training_seconds": state.training_seconds,
+        "tokens": state.tokens,
+        "steps": state.step,
+        "best_step": state.best_step,
+        "skipped_steps": state.skipped_steps,
+    }
