@@ -101,10 +101,8 @@ def faults_of(tags: Sequence[str], scheme: Scheme) -> list[TagFault]:
                 TagFault(word, f"the tag is none of {scheme}", f"O, or a type behind {_dashed(_LETTERS[scheme])}")
             )
             parts = (OUTSIDE, "")
-        elif scheme not in ("IOB1",) or parts[0] == "B":
-            fault = _fault(before, parts, scheme, word)
-            if fault is not None:
-                faults.append(fault)
+        elif (fault := _fault(before, parts, scheme, word)) is not None:
+            faults.append(fault)
         before = parts
     if scheme in ("BIOES", "BMES", "BILOU") and _AS_BIOES.get(before[0]) in ("B", "I"):
         faults.append(TagFault(len(tags) - 1, "the entity does not end", f"an end tag of {scheme} as its last"))
@@ -196,6 +194,7 @@ def tags_of(spans: Iterable[Span], *, length: int) -> tuple[str, ...]:
     """
     tags = [OUTSIDE] * length
     for type, start, end in spans:
-        assert 0 <= start < end <= length and all(tag == OUTSIDE for tag in tags[start:end]), "spans overlap"
+        assert 0 <= start < end <= length, "a span lies outside the sentence"
+        assert all(tag == OUTSIDE for tag in tags[start:end]), "spans overlap"
         tags[start:end] = [_tag("B", type), *[_tag("I", type)] * (end - start - 1)]
     return tuple(tags)

@@ -188,9 +188,14 @@ def join_lines(lines: list[str]) -> str:
     """
     pieces = lines[:1]
     for before, after in pairwise(lines):
-        widths = {_width(before[-1]), _width(after[0])}
-        pieces += ["" if "wide" in widths and "narrow" not in widths else " ", after]
+        pieces += [" " if need_space(before[-1], after[0]) else "", after]
     return "".join(pieces)
+
+
+def need_space(before: str, after: str) -> bool:
+    """Return whether a space stands between these two characters where two texts are joined."""
+    widths = {_width(before), _width(after)}
+    return "wide" not in widths or "narrow" in widths
 
 
 def _width(character: str) -> str:

@@ -96,6 +96,12 @@ class ExampleReport:
         if len(self.problems) < SHOWN_PROBLEMS:
             self.problems.append(problem)
 
+    def reject(self, problem: InputError) -> None:
+        """Account for a record that was kept and then was found to be broken."""
+        self.read -= 1
+        self.kept -= 1
+        self.add_problem(problem)
+
     def add_fatal(self, problem: InputError) -> None:
         """Note what no skipping of records can mend: a file that cannot be read on, columns that are not there."""
         self.add_problem(problem)
