@@ -67,10 +67,10 @@ def require_safe_torch() -> None:
 def _tensors(folder: ForeignFolder, name: str) -> dict[str, Tensor]:
     path = folder.path / name
     descriptor = folder.open(name, what="the model's weights", remedy="copy the checkpoint again")
+    if os.pread(descriptor, len(_ZIP), 0) == _ZIP:
+        _require_stored(descriptor, path)
+    os.lseek(descriptor, 0, os.SEEK_SET)  # a copy of a descriptor shares its place in the file
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        if file.read(len(_ZIP)) == _ZIP:
-            _require_stored(file.fileno(), path)
-        file.seek(0)
         try:
             values = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as problem:  # it may raise whatever a parser of hostile bytes can; there is no second try
