@@ -29,6 +29,7 @@ COMMANDS = {
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),
+    "embed": ("embed", "write texts as vectors, one a text or one a token"),
     "report": ("report", "write the HTML page of a run again"),
 }
 HELP_WIDTH = 110  # columns
