@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module it lives in.  A new public name is one row here.
 _PUBLIC = {
+    "Embedder": "bertkit.pipelines",
     "FillMask": "bertkit.pipelines",
     "InputError": "bertkit.errors",
     "NextSentence": "bertkit.pipelines",

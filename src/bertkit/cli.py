@@ -26,9 +26,11 @@ COMMANDS = {
     "inspect corpus": ("inspect_corpus", "show a text as [[sentence, …], …], and count it"),
     "inspect vocab": ("inspect_vocab", "show what stands in a vocabulary, and how it covers a corpus"),
     "inspect data": ("inspect_data", "look at prepared data as training will see it"),
+    "inspect attention": ("inspect_attention", "write a page of what every head of a model looks at in a text"),
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),
+    "embed": ("embed", "write texts as vectors, one a text or one a token"),
     "report": ("report", "write the HTML page of a run again"),
 }
 SIGNALLED = 128  # an exit code says by which signal: 128 and its number

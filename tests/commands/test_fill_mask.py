@@ -46,7 +46,8 @@ def test_json_holds_all_that_python_gives(folder: str, capsys: pytest.CaptureFix
     expected = list(FillMask(folder).fill([TWO_MASKS, toy.GOLD], top_k=3))
     assert [answer["original"] for answer in found] == [TWO_MASKS, toy.GOLD]
     for answer, filled in zip(found, expected, strict=True):
-        assert answer == vars(filled) | {"candidates": filled.candidates}
+        assert filled.joint is None
+        assert answer == {name: value for name, value in vars(filled).items() if name in answer}
         assert answer.keys() == {"original", "masked", "filled", "candidates"}
         assert all(r.keys() == {"score", "token", "token_str", "sequence"} for c in answer["candidates"] for r in c)
 
@@ -79,6 +80,48 @@ def test_blank_lines_of_a_file_are_all_named(folder: str, tmp_path: Path, capsys
     assert f"{path}:2: is a blank line" in message
     assert f"{path}:4: is a blank line" in message
     assert "what to do: remove it" in message
+
+
+def test_every_line_that_cannot_be_filled_is_named_before_the_first_answer(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text(f"{toy.RIVER}\n{'late ' * 63}\n{toy.DAY}\n\u200b\n", encoding="utf-8")
+    message = refusal(capsys, "--model", folder, "--input_file", str(path))
+    assert f"{path}:2: has 65 tokens" in message
+    assert f"{path}:4: holds no token" in message
+    assert "text 2" not in message
+    message = refusal(capsys, "--model", folder, "--input_file", str(path), "--score")
+    assert f"{path}:4: holds no token of the vocabulary" in message
+
+
+def test_masks_are_filled_together_on_demand(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [answer] = answers(capsys, "--model", folder, "--joint", "--top_k", "2", TWO_MASKS)
+    [expected] = FillMask(folder).fill([TWO_MASKS], joint=True, top_k=2)
+    assert answer["joint"] == expected.joint
+    assert main(["fill-mask", "--model", folder, "--joint", "--top_k", "2", TWO_MASKS]) == 0
+    assert "all masks together:\n" in capsys.readouterr().out
+
+
+def test_targets_alone_are_scored_on_demand(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [answer] = answers(capsys, "--model", folder, "--targets", "君,长江", TWO_MASKS)
+    assert {record["token_str"] for record in answer["candidates"][0]} == {"君", "长江"}
+
+
+def test_texts_are_scored_on_demand(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [one, other] = answers(capsys, "--model", folder, "--score", toy.RIVER, toy.GOLD)
+    assert one["text"] == toy.RIVER
+    assert other["pseudo_perplexity"] == pytest.approx(next(FillMask(folder).score([toy.GOLD])).pseudo_perplexity)
+    assert main(["fill-mask", "--model", folder, "--score", "君猫"]) == 0
+    printed = capsys.readouterr().out
+    assert "pseudo-perplexity" in printed
+    assert "1, 1 unknown left out" in printed
+
+
+@pytest.mark.parametrize("flag", [["--joint"], ["--targets", "君"], ["--masked", "false"]])
+def test_scoring_takes_no_flag_of_filling(folder: str, capsys: pytest.CaptureFixture[str], flag: list[str]) -> None:
+    message = refusal(capsys, "--model", folder, "--score", *flag, toy.RIVER)
+    assert "--score: hides each token alone, and nothing else" in message
 
 
 def test_without_texts_or_with_both_kinds_it_says_how(folder: str, capsys: pytest.CaptureFixture[str]) -> None:

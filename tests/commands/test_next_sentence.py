@@ -105,3 +105,17 @@ def test_what_cannot_be_judged_is_one_message(
 def test_a_folder_without_the_head_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     headless = toy.model_folder(tmp_path, toy.random_model(head="masked_lm"))
     assert "has no next-sentence head" in refusal(capsys, "--model", str(headless), "君", "江")
+
+
+def test_every_pair_that_cannot_be_judged_is_named_before_the_first_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = toy.model_folder(tmp_path / "model", toy.random_model())
+    path = tmp_path / "pairs.txt"
+    long = "君" * 40
+    path.write_text(f"君\t君\n君\t\u200b\n君\t君\n{long}\t{long}\n", encoding="utf-8")
+    assert main(["next-sentence", "--model", str(folder), "--input_file", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{path}:2: B: holds no token" in printed.err
+    assert f"{path}:4: has 83 tokens" in printed.err

@@ -1,15 +1,18 @@
 """`bertkit next-sentence`: does B follow A?
 
-In: two texts, or a file of pairs, and a model folder.  Out: is_next and its probability.  Next: pipelines.py
+In: two texts, or a file of pairs, and a model folder.  Out: is_next and its probability.
+Next: pipelines/next_sentence.py
 """
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bertkit.console import result, result_json, table
-from bertkit.errors import InputError, InputErrors
+from bertkit.errors import InputError
 from bertkit.options import argument, option
+from bertkit.text.given import GivenTexts
+from bertkit.text.readers import find_sources
+
+EXAMPLE = 'bertkit next-sentence --model DIR "风住尘香花已尽，日晚倦梳头。" "物是人非事事休，欲语泪先流。"'
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,10 @@ def run(config: Config) -> None:
     """
     from bertkit.pipelines import NextSentence
 
-    pairs = list(_pairs(config))
+    texts = _given(config)
+    pairs = [_sides(text) for text in texts] if config.input_file else [(config.texts[0], config.texts[1])]
     judge = NextSentence(config.model)
+    texts.refuse(judge.problems(pairs))
     for (first, second), answer in zip(pairs, judge.judge(pairs), strict=True):
         if config.json:
             result_json({"first": first, "second": second, **answer})
@@ -41,42 +46,39 @@ def run(config: Config) -> None:
         result(table(rows))
 
 
-def _pairs(config: Config) -> Iterator[tuple[str, str]]:
+def _given(config: Config) -> GivenTexts:
+    """The two texts, or the lines of the file; every line that is no pair is named."""
     if bool(config.texts) == bool(config.input_file) or (config.texts and len(config.texts) != 2):
         given = "1 text was" if len(config.texts) == 1 else f"{len(config.texts)} texts were"
         raise InputError(
             "texts and --input_file were given" if config.input_file else f"{given} given",
             field="texts",
             expected="two texts, or --input_file, not both",
-            remedy='bertkit next-sentence --model DIR "风住尘香花已尽，日晚倦梳头。" "物是人非事事休，欲语泪先流。"',
+            remedy=EXAMPLE,
         )
     if config.input_file is None:
-        yield config.texts[0], config.texts[1]
-        return
-    yield from _pairs_of_file(config.input_file)
+        return GivenTexts(("\t".join(config.texts),), ())
+    texts = GivenTexts((), tuple(find_sources(config.input_file)))
+    problems = ((index, _line_problem(line)) for index, line in enumerate(texts))
+    texts.refuse((index, problem) for index, problem in problems if problem is not None)
+    return texts
 
 
-def _pairs_of_file(input_file: str) -> list[tuple[str, str]]:
-    """The pairs of the lines; every line that is none is named."""
-    from bertkit.text.readers import find_sources, read_lines
+def _sides(line: str) -> tuple[str, str]:
+    first, second = line.split("\t")
+    return first, second
 
-    pairs, problems = list[tuple[str, str]](), list[InputError]()
-    for source in find_sources(input_file):
-        for number, line in read_lines(source, changed=Counter()):
-            sides = line.split("\t")
-            if len(sides) == 2 and all(side.strip() for side in sides):
-                pairs.append((sides[0], sides[1]))
-                continue
-            if not line.strip():
-                problem, remedy = "is a blank line", "remove it"
-            elif len(sides) == 2:
-                problem, remedy = "is half a pair", "give both texts"
-            else:
-                problem = f"is no pair: it has {len(sides) - 1} tabs" if len(sides) > 2 else "is no pair: it has no tab"
-                remedy = "part the two texts by one tab"
-            problems.append(
-                InputError(problem, file=source.path, line=number, value=line, expected="A, one tab, B", remedy=remedy)
-            )
-    if problems:
-        raise InputErrors(problems)
-    return pairs
+
+def _line_problem(line: str) -> InputError | None:
+    """What is wrong with a line, if it is no pair."""
+    sides = line.split("\t")
+    if len(sides) == 2 and all(side.strip() for side in sides):
+        return None
+    if not line.strip():
+        problem, remedy = "is a blank line", "remove it"
+    elif len(sides) == 2:
+        problem, remedy = "is half a pair", "give both texts"
+    else:
+        problem = f"is no pair: it has {len(sides) - 1} tabs" if len(sides) > 2 else "is no pair: it has no tab"
+        remedy = "part the two texts by one tab"
+    return InputError(problem, value=line, expected="A, one tab, B", remedy=remedy)

@@ -61,6 +61,7 @@ class BertConfig:
 
     hidden_act: one of HIDDEN_ACTS, or (in Python only) a callable from tensor to tensor.
     layer_norm_eps: the masked-LM head's LayerNorm uses it too.
+    pruned_heads: {layer: heads that were taken out of it}, both counted from 0 (`model/pruning.py`).
 
     Raises:
         InputError: a number out of range, heads that do not divide the width, an unknown activation.
@@ -80,6 +81,7 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
     tie_word_embeddings: bool = True
+    pruned_heads: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # A config.json may hold anything under a key, so the types are checked too.
@@ -132,11 +134,18 @@ class BertConfig:
             )
         if type(self.tie_word_embeddings) is not bool:
             raise InputError("is neither true nor false", field="tie_word_embeddings", value=self.tie_word_embeddings)
+        # In JSON the layers are text.
+        object.__setattr__(self, "pruned_heads", checked_pruned_heads(self.pruned_heads, self))
 
     @property
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    def kept_heads(self, layer: int) -> tuple[int, ...]:
+        """Return the numbers of the heads that a layer has."""
+        pruned = self.pruned_heads.get(layer, ())
+        return tuple(head for head in range(self.num_attention_heads) if head not in pruned)
 
     def to_json(self) -> dict[str, Any]:
         """Return the `config.json` entries that Hugging Face reads.
@@ -148,7 +157,40 @@ class BertConfig:
             raise InputError(
                 "is a Python function and cannot be saved", field="hidden_act", expected=" | ".join(HIDDEN_ACTS)
             )
-        return {"model_type": "bert", "position_embedding_type": "absolute", **dataclasses.asdict(self)}
+        values = dataclasses.asdict(self)
+        if not self.pruned_heads:
+            del values["pruned_heads"]
+        return {"model_type": "bert", "position_embedding_type": "absolute", **values}
+
+
+def checked_pruned_heads(value: object, config: BertConfig) -> dict[int, tuple[int, ...]]:
+    """Return {layer: heads pruned, rising} from what a `config.json` or a caller has; layers without any left out.
+
+    Raises:
+        InputError: no such mapping, a layer or head that the model does not have, or no head left in a layer.
+    """
+    expected = '{layer: [heads]}, as in {"0": [1, 3]}'
+    if not isinstance(value, dict):
+        raise InputError("is no object", field="pruned_heads", value=value, expected=expected)
+    checked: dict[int, tuple[int, ...]] = {}
+    for key, heads in value.items():
+        layer = int(key) if isinstance(key, str) and key.isdecimal() else key
+        if type(layer) is not int or not 0 <= layer < config.num_hidden_layers:
+            limit = f"a layer, 0 to {config.num_hidden_layers - 1}"
+            raise InputError("is no layer of the model", field="pruned_heads", value=key, expected=limit)
+        if not isinstance(heads, list | tuple | set | frozenset) or any(type(head) is not int for head in heads):
+            raise InputError("is no list of heads", field=f"pruned_heads[{layer}]", value=heads, expected=expected)
+        wrong = sorted(head for head in heads if not 0 <= head < config.num_attention_heads)
+        if wrong:
+            limit = f"a head, 0 to {config.num_attention_heads - 1}"
+            raise InputError("is no head", field=f"pruned_heads[{layer}]", value=wrong[0], expected=limit)
+        if len(set(heads)) == config.num_attention_heads:
+            raise InputError(
+                "takes out every head of the layer", field=f"pruned_heads[{layer}]", remedy="leave one of them"
+            )
+        if heads:
+            checked[layer] = tuple(sorted(set(heads)))
+    return dict(sorted(checked.items()))
 
 
 def config_of_size(size: str, *, vocab_size: int) -> BertConfig:

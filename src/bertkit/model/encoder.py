@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from bertkit.errors import InputError
-from bertkit.model.attention import attend
+from bertkit.model.attention import ReadRows, SelfAttention, read_rows
 from bertkit.model.config import BertConfig
+from bertkit.model.inputs import by_layer, check_given, check_inputs, check_positions
 
 # Google's last code computes "gelu" by the tanh form; Hugging Face, and we, by the exact erf form (docs/numerics.md).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -35,12 +36,14 @@ def activation(hidden_act: str | Callable[[Any], Any]) -> Callable[[Tensor], Ten
 
 @dataclass
 class EncoderOutput:
-    """What the encoder gives; the last two only on request."""
+    """What the encoder gives; the last three only on request."""
 
-    last_hidden_state: Tensor  # (batch, seq, hidden)
+    last_hidden_state: Tensor  # (batch, seq, hidden); (n, hidden) at the read_positions, where they were given
     pooler_output: Tensor | None  # (batch, hidden); None for an encoder without pooler
     hidden_states: tuple[Tensor, ...] | None = None  # num_hidden_layers + 1 times (batch, seq, hidden); [0]: embeddings
     attentions: tuple[Tensor, ...] | None = None  # num_hidden_layers times (batch, heads, seq, seq)
+    # num_hidden_layers times (batch, heads, seq, hidden): what each head adds to the output of its attention
+    head_outputs: tuple[Tensor, ...] | None = None
 
 
 class Embeddings(nn.Module):
@@ -63,39 +66,12 @@ class Embeddings(nn.Module):
         return output
 
 
-class SelfAttention(nn.Module):
-    """Multi-head self-attention with query, key and value in one matrix product, and its output projection."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.heads, self.head_dim = config.num_attention_heads, config.head_dim
-        self.dropout_probability = config.attention_probs_dropout_prob
-        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def forward(self, hidden: Tensor, mask: Tensor | None, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Return (batch, seq, hidden) and the weights (batch, heads, seq, seq) or None."""
-        batch, seq, width = hidden.shape
-        fused = self.query_key_value(hidden).view(batch, seq, 3, self.heads, self.head_dim)
-        query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)  # 3 times (batch, heads, seq, head_dim)
-        context, weights = attend(
-            query,
-            key,
-            value,
-            mask=mask,
-            dropout=self.dropout_probability if self.training else 0.0,
-            need_weights=need_weights,
-        )
-        merged = context.transpose(1, 2).reshape(batch, seq, width)  # (batch, seq, hidden)
-        return self.output(merged), weights
-
-
 class Layer(nn.Module):
     """Self-attention, then a feed-forward network; each is added to its input and normalised after (post-LayerNorm)."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, *, number: int) -> None:
         super().__init__()
-        self.attention = SelfAttention(config)
+        self.attention = SelfAttention(config, kept_heads=config.kept_heads(number))
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
         self.activation = activation(config.hidden_act)
@@ -103,12 +79,36 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, mask: Tensor | None, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Return (batch, seq, hidden) and the attention weights or None."""
-        attended, weights = self.attention(hidden, mask, need_weights)
-        hidden = self.attention_norm(hidden + self.dropout(attended))
-        inner = self.activation(self.intermediate(hidden))  # (batch, seq, intermediate)
-        return self.output_norm(hidden + self.dropout(self.output(inner))), weights  # (batch, seq, hidden)
+    def forward(
+        self,
+        hidden: Tensor,
+        *,
+        mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        layer_mask: Tensor | None = None,
+        read: ReadRows | None = None,
+        need_weights: bool = False,
+        need_heads: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return (batch, seq, hidden), the attention weights or None, and the heads' shares or None.
+
+        layer_mask: (batch or 1,), 1 = the layer as it is, 0 = its input passed on.
+        read: the states are then (n, hidden), of these positions alone.
+        """
+        attended, weights, shares = self.attention(
+            hidden, mask=mask, head_mask=head_mask, read=read, need_weights=need_weights, need_heads=need_heads
+        )
+        given = hidden if read is None else hidden.flatten(0, 1).index_select(0, read.positions)  # (n, hidden)
+        middle = self.attention_norm(given + self.dropout(attended))
+        inner = self.activation(self.intermediate(middle))  # (batch, seq, intermediate) or (n, intermediate)
+        output = self.output_norm(middle + self.dropout(self.output(inner)))  # (batch, seq, hidden) or (n, hidden)
+        if layer_mask is not None:
+            if read is None:
+                gate = layer_mask[:, None, None]  # (batch or 1, 1, 1)
+            else:
+                gate = layer_mask.expand(hidden.size(0))[read.rows, None]  # (n, 1)
+            output = given + gate * (output - given)
+        return output, weights, shares
 
 
 class Encoder(nn.Module):
@@ -121,7 +121,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(Layer(config, number=number) for number in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.gradient_checkpointing = False  # True: activations inside a layer are computed again in the backward pass
         initialise(self, config)
@@ -134,8 +134,12 @@ class Encoder(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        layer_mask: Tensor | None = None,
+        read_positions: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        output_head_outputs: bool = False,
     ) -> EncoderOutput:
         """Return the hidden states of a batch.
 
@@ -143,90 +147,80 @@ class Encoder(nn.Module):
         attention_mask: (batch, seq), True or 1 = token; all true when left out.
         token_type_ids: (batch, seq) int64, 0 or 1; all 0 when left out.
         position_ids: (batch or 1, seq) int64; 0 … seq − 1 when left out.
+        head_mask: (layers, heads) or (batch, layers, heads) floating point, a factor for the context of each head,
+            counted as in the model that was not pruned; the gradient of a loss by it says what a head matters.
+        layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
+        read_positions: (n,) int64, flat index row · seq + column, where nothing else of the last layer is read: it is
+            finished there, and at [CLS] for a pooler, only. last_hidden_state is then (n, hidden); values and
+            gradients are those of the whole.
 
         Raises:
             InputError: both or neither of ids and embeddings, a row longer than the positions the model has,
                 an id outside its table (named with its row and column), or an input of another shape.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise InputError("give input_ids or inputs_embeds, one of the two", field="input_ids")
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None
-        if given.dim() != (2 if inputs_embeds is None else 3) or given.size(1) == 0:
-            raise InputError(
-                f"has shape {tuple(given.shape)}",
-                field="input_ids" if inputs_embeds is None else "inputs_embeds",
-                expected="(batch, seq)" if inputs_embeds is None else "(batch, seq, hidden)",
-            )
+        given = check_given(input_ids, inputs_embeds)
         if token_type_ids is None:
             token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=given.device)
         if position_ids is None:
             position_ids = torch.arange(given.size(1), device=given.device)[None]  # (1, seq)
-        self._check(given, input_ids, attention_mask, token_type_ids, position_ids)
+        check_inputs(self.config, given, input_ids, attention_mask, token_type_ids, position_ids)
+        read = self._read(read_positions, given, whole=output_hidden_states or output_attentions or output_head_outputs)
+        heads = by_layer("head_mask", head_mask, (len(self.layers), self.config.num_attention_heads), given.size(0))
+        gates = by_layer("layer_mask", layer_mask, (len(self.layers),), given.size(0))
         words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         mask = None if attention_mask is None else attention_mask.bool()
         hidden = self.embeddings(words, token_type_ids, position_ids)  # (batch, seq, hidden)
-        hidden_states, attentions = [hidden], []
-        for layer in self.layers:
+        hidden_states, attentions, head_outputs = [hidden], [], []
+        for number, layer in enumerate(self.layers):
+            run = layer
             if self.gradient_checkpointing and self.training:
-                hidden, weights = checkpoint(layer, hidden, mask, output_attentions, use_reentrant=False)
-            else:
-                hidden, weights = layer(hidden, mask, output_attentions)
+                run = partial(checkpoint, layer, use_reentrant=False)
+            hidden, weights, shares = run(
+                hidden,
+                mask=mask,
+                head_mask=None if heads is None else heads[:, number],  # (batch or 1, heads)
+                layer_mask=None if gates is None else gates[:, number],  # (batch or 1,)
+                read=read if number == len(self.layers) - 1 else None,
+                need_weights=output_attentions,
+                need_heads=output_head_outputs,
+            )
             if output_hidden_states:
                 hidden_states.append(hidden)
-            if output_attentions:
-                attentions.append(weights)
+            attentions.append(weights)  # None unless asked for
+            head_outputs.append(shares)
+        first, hidden = self._pooled_rows(hidden, read, batch=given.size(0))
         return EncoderOutput(
             last_hidden_state=hidden,
-            pooler_output=None if self.pooler is None else torch.tanh(self.pooler(hidden[:, 0])),  # (batch, hidden)
+            pooler_output=None if self.pooler is None else torch.tanh(self.pooler(first)),  # (batch, hidden)
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
+            head_outputs=tuple(head_outputs) if output_head_outputs else None,
         )
 
-    def _check(
-        self,
-        given: Tensor,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor,
-        position_ids: Tensor,
-    ) -> None:
+    def _read(self, positions: Tensor | None, given: Tensor, *, whole: bool) -> ReadRows | None:
+        """The rows that the last layer finishes: the positions, then [CLS] of each row where a pooler reads it."""
+        if positions is None:
+            return None
         batch, seq = given.shape[:2]
-        positions = self.config.max_position_embeddings
-        if seq > positions:
-            row = 0 if attention_mask is None else int(attention_mask.sum(dim=1).argmax())
+        if whole:
             raise InputError(
-                f"a row is {seq} tokens wide (the longest is row {row}), but the model has {positions} positions",
-                field="input_ids",
-                remedy=f"cut the text or use windows of at most {positions} tokens",
+                "leave the last layer unfinished, of which whole states or attentions were asked for",
+                field="read_positions",
+                remedy="leave read_positions away",
             )
-        for name, tensor, limit in (
-            ("attention_mask", attention_mask, None),
-            ("input_ids", input_ids, self.config.vocab_size),
-            ("token_type_ids", token_type_ids, self.config.type_vocab_size),
-            ("position_ids", position_ids, positions),
-        ):
-            if tensor is not None:
-                _check_input(name, tensor, batch=batch, seq=seq, limit=limit)
+        check_positions(positions, batch=batch, seq=seq)
+        if self.pooler is not None:
+            first = torch.arange(0, batch * seq, seq, device=positions.device)  # (batch,)
+            positions = torch.cat([positions, first])  # (n + batch,)
+        return read_rows(positions, batch=batch, seq=seq)
 
-
-def _check_input(name: str, tensor: Tensor, *, batch: int, seq: int, limit: int | None) -> None:
-    """Refuse a tensor that is not (batch or 1, seq or 1), or that holds an id outside 0 … limit − 1."""
-    if tensor.dim() != 2 or tensor.size(0) not in (1, batch) or tensor.size(1) not in (1, seq):
-        raise InputError(f"has shape {tuple(tensor.shape)}", field=name, expected=f"({batch}, {seq})")
-    # Only where looking costs no wait for a device; a wrong id there would end the process without a word.
-    if limit is None or tensor.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    wrong = (tensor < 0) | (tensor >= limit)
-    if not wrong.any():
-        return
-    row, column = wrong.nonzero()[0].tolist()
-    raise InputError(
-        f"row {row}, column {column} is {int(tensor[row, column])}, but the table has {limit} entries",
-        field=name,
-        expected=f"0 to {limit - 1}",
-        remedy="check that the tokenizer belongs to this model",
-    )
+    def _pooled_rows(self, hidden: Tensor, read: ReadRows | None, *, batch: int) -> tuple[Tensor, Tensor]:
+        """What the pooler reads, (batch, hidden), and what the caller does."""
+        if read is None:
+            return hidden[:, 0], hidden
+        if self.pooler is None:
+            return hidden[:0], hidden
+        return hidden[-batch:], hidden[:-batch]
 
 
 def initialise(module: nn.Module, config: BertConfig) -> None:

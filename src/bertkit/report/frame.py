@@ -1,13 +1,13 @@
 """What every page of ours is framed in: one file that opens offline, asks for nothing, and runs no script but its own.
 
-In: sections of escaped HTML, and charts.  Out: the whole page as text.  The page's own policy lets only the three
-scripts run whose hashes it names.  Next: style.py
+In: sections of escaped HTML, and charts.  Out: the whole page as text.  The page's own policy lets only the scripts
+run whose hashes it names.  Next: style.py
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -31,40 +31,59 @@ def plotly_is_installed() -> bool:
 
 
 def framed_html(title: str, *, header: str, sections: Sequence[str], charts: Sequence[Chart]) -> str:
-    """Return the page; header and sections are HTML, escaped where they hold text."""
+    """Return a page with charts; header and sections are HTML, escaped where they hold text."""
     from plotly.offline import get_plotlyjs
 
-    library = get_plotlyjs()
-    sources = " ".join(_hash(script) for script in (library, DRAW_SCRIPT))
-    # Images: data only, for plotly's own picture of a chart.  Styles inline: plotly sets them on what it draws.
-    policy = f"default-src 'none'; script-src {sources}; img-src data: blob:; style-src 'unsafe-inline'"
-    body = "\n".join(sections)
-    figures = json_for_script({chart.key: chart.figure for chart in charts})
+    return page_html(
+        title,
+        body="\n".join([header_html(title, header), *sections]),
+        data={"figures": {chart.key: chart.figure for chart in charts}},
+        scripts=(get_plotlyjs(), DRAW_SCRIPT),
+        style=STYLE,
+        # Images: data only, for plotly's own picture of a chart.  Styles inline: plotly sets them on what it draws.
+        policy="img-src data: blob:; style-src 'unsafe-inline'",
+    )
+
+
+def header_html(title: str, html: str) -> str:
+    """Return the head of a page: its title, then HTML."""
+    return f"<header><h1>{escape(title)}</h1>{html}</header>"
+
+
+def page_html(
+    title: str, *, body: str, data: Mapping[str, Any], scripts: Sequence[str], style: str, policy: str
+) -> str:
+    """Return the whole page.
+
+    body: HTML, escaped where it holds text. data: by name, what the scripts read from elements of that id.
+    policy: what the page may load besides its scripts, as directives of a Content-Security-Policy.
+    """
+    sources = " ".join(hash_source(script) for script in scripts)
+    blocks = [f'<script type="application/json" id="{key}">{json_for_script(data[key])}</script>' for key in data]
+    lines = "\n".join([*blocks, *(f"<script>{script}</script>" for script in scripts)])
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {sources}; {policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <link rel="icon" href="data:,">
-<style>{STYLE}</style>
+<style>{style}</style>
 </head>
 <body>
 <main>
-<header><h1>{escape(title)}</h1>{header}</header>
 {body}
 </main>
-<script type="application/json" id="figures">{figures}</script>
-<script>{library}</script>
-<script>{DRAW_SCRIPT}</script>
+{lines}
 </body>
 </html>
 """
 
 
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
+def hash_source(text: str) -> str:
+    """Return how a page's policy names a script or style that it lets in: by its SHA-256."""
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 

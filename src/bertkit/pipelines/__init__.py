@@ -1,0 +1,12 @@
+"""Text in, answers out, for the command line, the report and Python: any iterable in, records out in its order.
+
+In: texts and a model folder.  Out: one record a text.  Next: batches.py
+"""
+
+from bertkit.pipelines.embedding import Embedder
+from bertkit.pipelines.fill_mask import FillMask
+from bertkit.pipelines.filled import FilledText
+from bertkit.pipelines.next_sentence import NextSentence
+from bertkit.pipelines.scoring import ScoredText
+
+__all__ = ["Embedder", "FillMask", "FilledText", "NextSentence", "ScoredText"]
