@@ -120,7 +120,7 @@ def config_edits() -> Iterator[Change]:
         ("is_decoder", True, "looks only to the left"),
         ("add_cross_attention", True, "looks at a second text"),
         ("embedding_size", 16, "another width than its layers"),
-        ("pruned_heads", {"0": [1]}, "fewer heads"),
+        ("pruned_heads", {"0": [1]}, "has shape"),
         ("quantization_config", {"bits": 8}, "whole numbers with factors"),
         ("num_hidden_layers", 3, "lacks bert.encoder.layer.2."),
         ("vocab_size", 61, "has shape (60, 32)"),

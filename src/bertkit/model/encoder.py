@@ -172,9 +172,8 @@ class Encoder(nn.Module):
         hidden = self.embeddings(words, token_type_ids, position_ids)  # (batch, seq, hidden)
         hidden_states, attentions, head_outputs = [hidden], [], []
         for number, layer in enumerate(self.layers):
-            run = layer
-            if self.gradient_checkpointing and self.training:
-                run = partial(checkpoint, layer, use_reentrant=False)
+            saves_memory = self.gradient_checkpointing and self.training
+            run: Callable[..., Any] = partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
             hidden, weights, shares = run(
                 hidden,
                 mask=mask,

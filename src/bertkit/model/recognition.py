@@ -68,8 +68,6 @@ def require_bert(values: dict[str, Any], *, file: str | Path) -> None:
     width = values.get("embedding_size")
     if width is not None and width != values.get("hidden_size"):
         raise _refused(file, "embedding_size", width, "its embeddings have another width than its layers")
-    if values.get("pruned_heads"):
-        raise _refused(file, "pruned_heads", values["pruned_heads"], "some layers have fewer heads than others")
     # A RoBERTa whose model_type was lost: two positions more than a power of 2, one segment, padding at id 1.
     positions = values.get("max_position_embeddings")
     offset = type(positions) is int and positions > 2 and (positions - 2) & (positions - 3) == 0
