@@ -50,7 +50,16 @@ PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "mar
 CONSTANT_MAKERS = {
     *("frozenset", "set", "dict", "list", "tuple", "range", "len", "sorted", "min", "max", "sum", "zip", "enumerate"),
     *("str", "int", "float", "bool", "bytes", "ord", "chr", "map", "round", "abs", "reversed", "any", "all", "Path"),
-    *("dict.fromkeys", "re.compile", "re.escape", "TypeVar", "NewType", "NamedTuple", "str.maketrans", "MappingProxyType"),
+    *(
+        "dict.fromkeys",
+        "re.compile",
+        "re.escape",
+        "TypeVar",
+        "NewType",
+        "NamedTuple",
+        "str.maketrans",
+        "MappingProxyType",
+    ),
     "_words",  # of abbreviations.py: a constant text cut at its blanks
     *(
         "field",

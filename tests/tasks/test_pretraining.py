@@ -82,6 +82,21 @@ def test_the_sums_are_the_models_own_losses_times_their_labels(store: Path, pair
         assert found.correct["mlm"] == (output.mlm_logits.argmax(-1) == batch["mlm_targets"]).sum()
 
 
+@pytest.mark.parametrize("pairing", ["segment", "none"])
+def test_what_is_computed_only_where_it_is_read_has_the_gradients_of_the_whole(store: Path, pairing: Any) -> None:
+    module = loss_of(pairing=pairing, dropout=0.0).double().train()
+    parameters = list(module.parameters())
+    for batch in source_of(store, pairing=pairing).step(0).micro_batches:
+        sums = module(batch).sums
+        loss = torch.stack([total / len(batch[LABELS[name]]) for name, total in sums.items()]).sum()
+        known = {name: tensor for name, tensor in batch.items() if name != "input_ids"}
+        expected = torch.autograd.grad(module.model(batch["input_ids"], **known).loss, parameters)
+        found = torch.autograd.grad(loss, parameters)
+        norm = torch.nn.utils.get_total_norm(expected)
+        for mine, theirs in zip(found, expected, strict=True):
+            assert (mine - theirs).norm() <= 1e-12 * norm
+
+
 @pytest.mark.parametrize("pairing", ["segment", "sentence", "none"])
 def test_the_labels_of_the_micro_batches_add_up_to_those_of_the_step(store: Path, pairing: Any) -> None:
     source = source_of(store, pairing=pairing)

@@ -134,6 +134,26 @@ class PretrainingModel(nn.Module):
             attentions=encoded.attentions,
         )
 
+    def logits_where_read(
+        self,
+        input_ids: Tensor,
+        *,
+        mlm_positions: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the masked-LM logits (n, vocab) at the positions, and the next-sentence logits (batch, 2) or None.
+
+        They are those of `forward`, and so are the gradients; the last layer is finished at these positions, and at
+        [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
+        """
+        assert self.mlm_head is not None
+        encoded = self.encoder(
+            input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids, read_positions=mlm_positions
+        )
+        mlm_logits = self.mlm_head(encoded.last_hidden_state, self.encoder.embeddings.word_embeddings.weight)
+        return mlm_logits, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)
+
     def _mlm_logits(self, hidden: Tensor, positions: Tensor | None) -> Tensor | None:
         if self.mlm_head is None:
             return None

@@ -112,22 +112,22 @@ class _Totals:
         for micro_batch, positions in zip(batch.micro_batches, batch.positions, strict=True):
             on_device = {name: tensor.to(device) for name, tensor in micro_batch.items()}
             labels, targets = on_device.get("next_sentence_label"), on_device["mlm_targets"]
-            output = model(
+            mlm_logits, nsp_logits = model.logits_where_read(
                 on_device["input_ids"],
+                mlm_positions=on_device["mlm_positions"],
                 attention_mask=on_device.get("attention_mask"),
                 token_type_ids=on_device["token_type_ids"],
-                mlm_positions=on_device["mlm_positions"],
             )
-            hits = (output.mlm_logits.argmax(-1) == targets).cpu()
+            hits = (mlm_logits.argmax(-1) == targets).cpu()
             plain = ~self._punctuation[targets.cpu()]
-            self._sums["mlm_loss"] += F.cross_entropy(output.mlm_logits.float(), targets, reduction="sum").item()
+            self._sums["mlm_loss"] += F.cross_entropy(mlm_logits.float(), targets, reduction="sum").item()
             self._sums["mlm"] += hits.sum().item()
             self._sums["plain"] += (hits & plain).sum().item()
             self._counts["mlm"] += len(targets)
             self._counts["mlm_without_punctuation"] += int(plain.sum())
-            if labels is not None:
-                predicted = output.nsp_logits.argmax(-1)
-                self._sums["nsp_loss"] += F.cross_entropy(output.nsp_logits.float(), labels, reduction="sum").item()
+            if labels is not None and nsp_logits is not None:
+                predicted = nsp_logits.argmax(-1)
+                self._sums["nsp_loss"] += F.cross_entropy(nsp_logits.float(), labels, reduction="sum").item()
                 self._sums["nsp"] += (predicted == labels).sum().item()
                 self._counts["nsp"] += len(labels)
                 answers[positions] = (predicted == IS_NEXT).cpu().numpy()

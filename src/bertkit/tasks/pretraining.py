@@ -22,6 +22,7 @@ from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.costs import training_flops
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.losses import in_float32
 from bertkit.tasks.phases import Phase, first_steps
 from bertkit.text.vocabulary import Vocabulary
 from bertkit.train.feed import StepBatches
@@ -40,18 +41,20 @@ class PretrainingLoss(nn.Module):
 
     def forward(self, batch: dict[str, Tensor]) -> LossSums:
         """Return the sums over the labels of one micro-batch; `mlm` first, `nsp` where there are pairs."""
-        output = self.model(
+        mlm_logits, nsp_logits = self.model.logits_where_read(
             batch["input_ids"],
+            mlm_positions=batch["mlm_positions"],
             attention_mask=batch.get("attention_mask"),
             token_type_ids=batch["token_type_ids"],
-            mlm_positions=batch["mlm_positions"],
         )
-        scores = {"mlm": (output.mlm_logits, batch["mlm_targets"])}
+        scores = {"mlm": (mlm_logits, batch["mlm_targets"])}
         if "next_sentence_label" in batch:
-            scores["nsp"] = (output.nsp_logits, batch["next_sentence_label"])
+            assert nsp_logits is not None
+            scores["nsp"] = (nsp_logits, batch["next_sentence_label"])
         return LossSums(
             sums={
-                k: F.cross_entropy(logits.float(), target, reduction="sum") for k, (logits, target) in scores.items()
+                k: F.cross_entropy(in_float32(logits), target, reduction="sum")
+                for k, (logits, target) in scores.items()
             },
             correct={k: (logits.argmax(-1) == target).sum() for k, (logits, target) in scores.items()},
         )
