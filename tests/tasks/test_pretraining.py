@@ -16,7 +16,8 @@ from bertkit.data.pairs import PairSettings
 from bertkit.data.selection import Phrases
 from bertkit.data.store import open_parts
 from bertkit.model.heads import PretrainingModel
-from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix
+from bertkit.tasks.layers import is_layer_matrix
+from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource
 from bertkit.train import runtime
 from bertkit.train.feed import StepBatches
 from bertkit.train.log import MetricsLog

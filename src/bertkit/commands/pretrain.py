@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, write_report
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError, Stopped
 from bertkit.files import sha256_of_file
-from bertkit.options import SETTINGS_FILE, group, option, values_of, write_settings
+from bertkit.options import group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings
 
@@ -134,8 +135,10 @@ def pretrain(config: Config) -> dict[str, Any]:
     """
     from bertkit.train.loop import train
 
-    _require_new_or_resumed(config)
-    config = _with_known_length(config)
+    require_new_or_resumed(
+        Path(config.output_dir), resume_from=config.training.resume_from, base=config.model_name_or_path
+    )
+    config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
     work = open_work(config)
     config = _with_length(config, work)
     job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
@@ -149,7 +152,7 @@ def pretrain(config: Config) -> dict[str, Any]:
         )
     results = work.finish(job, state)
     if work.runtime.is_first:
-        _write_report(work.directory)
+        write_report(work.directory)
     return results
 
 
@@ -229,15 +232,6 @@ def _filled_samples(model: "PretrainingModel", tokenizer: "Tokenizer", texts: li
     return [{"original": row.original, "masked": row.masked, "filled": row.filled} for row in filled]
 
 
-def _write_report(directory: Path) -> None:
-    from bertkit.report.page import plotly_is_installed, write_report
-
-    if plotly_is_installed():
-        write_report(directory)
-    else:
-        say('no report.html was written: pip install "bertkit[report]", then bertkit report ' + str(directory))
-
-
 def _store_directory(config: Config) -> Path:
     """The store named, or the one made of the raw text: found again under the hash of all that it depends on."""
     if (config.data_dir is None) == (config.corpus.input_file is None):
@@ -263,51 +257,6 @@ def _store_directory(config: Config) -> Path:
         )
     tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
     return cached_store(config.corpus, tokenizer, config.preparation)
-
-
-def _require_new_or_resumed(config: Config) -> None:
-    directory = Path(config.output_dir)
-    if config.training.resume_from is None and (directory / "checkpoints").is_dir():
-        raise InputError(
-            "holds a run already",
-            file=directory,
-            field="--output_dir",
-            remedy="go on with it by --resume_from last, or name another folder",
-        )
-    given = config.model_name_or_path
-    if given is not None and Path(given).resolve() == directory.resolve():
-        raise InputError(
-            "is the model that training starts from, which the run would overwrite",
-            file=directory,
-            field="--output_dir",
-            remedy="name another folder",
-        )
-
-
-def _with_known_length(config: Config) -> Config:
-    """A resumed run keeps the number of steps that was fixed when it began: minutes are never measured again."""
-    path = Path(config.output_dir) / SETTINGS_FILE
-    training = config.training
-    if training.resume_from is None or training.max_steps is not None:
-        return config
-    if not path.is_file():
-        raise InputError("is missing, so the length of the run is not known", file=path, remedy="give its --max_steps")
-    import yaml
-
-    try:
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))
-        steps, every = int(before["max_steps"]), int(before["eval_every"])
-    except (yaml.YAMLError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(
-            f"is damaged, so the length of the run is not known ({problem!r})",
-            file=path,
-            remedy="give its --max_steps",
-        ) from None
-    say(f"resuming a run of {steps:,} steps in all, as fixed when it began")
-    training = replace(
-        training, max_steps=steps, num_train_epochs=None, max_minutes=None, eval_every=training.eval_every or every
-    )
-    return replace(config, training=training)
 
 
 def _with_length(config: Config, work: "PretrainingRun", *, seconds: float | None = None) -> Config:

@@ -60,27 +60,6 @@ class PretrainingLoss(nn.Module):
         )
 
 
-def layers_above(name: str, num_hidden_layers: int) -> int:
-    """Return how many layers lie above a parameter of a task's module: 0 in the top layer and the heads.
-
-    >>> [layers_above(f"model.encoder.{name}.weight", 4) for name in ("embeddings.x", "layers.0.y", "layers.3.y")]
-    [4, 3, 0]
-    """
-    if ".encoder.embeddings." in name:
-        return num_hidden_layers
-    _, found, rest = name.partition(".encoder.layers.")
-    return num_hidden_layers - 1 - int(rest.split(".")[0]) if found else 0
-
-
-def is_layer_matrix(name: str) -> bool:
-    """Return whether a parameter of PretrainingLoss is a weight matrix inside the encoder's layers: Muon's share.
-
-    >>> is_layer_matrix("model.encoder.layers.0.output.weight"), is_layer_matrix("model.mlm_head.dense.weight")
-    (True, False)
-    """
-    return ".encoder.layers." in name and name.endswith(".weight") and "norm" not in name
-
-
 @dataclass
 class PretrainingSource:
     """Batches by step number: pairs, masks and order are functions of (seed, epoch, index).

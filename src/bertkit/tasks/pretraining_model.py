@@ -11,9 +11,9 @@ from bertkit.console import say, warn
 from bertkit.data.pairs import PairSettings
 from bertkit.errors import InputError
 from bertkit.model.config import MODEL_SIZES, BertConfig, config_from_json, config_of_size, read_json_object
-from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import Head, build, load_with_report
+from bertkit.tasks.layers import freeze, with_dropout
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -46,11 +46,10 @@ def choose_model(
         config = loaded.config
         say(f"model loaded from {given}: {report.summary()}")
     _require_fit(config, tokenizer, pairs, given=given, size=choice.size)
-    hidden, attention = choice.hidden_dropout_prob, choice.attention_probs_dropout_prob
-    config = replace(
+    config = with_dropout(
         config,
-        hidden_dropout_prob=config.hidden_dropout_prob if hidden is None else hidden,
-        attention_probs_dropout_prob=config.attention_probs_dropout_prob if attention is None else attention,
+        hidden_dropout_prob=choice.hidden_dropout_prob,
+        attention_probs_dropout_prob=choice.attention_probs_dropout_prob,
     )
     model = build(config, head=head)
     if loaded is not None:
@@ -59,19 +58,6 @@ def choose_model(
     if choice.freeze_layers is not None:
         freeze(model.encoder, choice.freeze_layers)
     return model, given is None
-
-
-def freeze(encoder: Encoder, layers: int) -> None:
-    """Keep the embeddings and the lowest layers as they are.
-
-    Raises:
-        InputError: there are not so many layers.
-    """
-    most = len(encoder.layers)
-    if not 0 <= layers <= most:
-        raise InputError("is not a number of layers", field="--freeze_layers", value=layers, expected=f"0 to {most}")
-    for part in (encoder.embeddings, *encoder.layers[:layers]):
-        part.requires_grad_(False)
 
 
 def _new_config(size: str, tokenizer: Tokenizer) -> BertConfig:

@@ -23,8 +23,9 @@ from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load, model_files
 from bertkit.tasks import diagnosis
 from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, in_words, sample_texts, unigram_loss
+from bertkit.tasks.layers import is_layer_matrix, layers_above
 from bertkit.tasks.phases import Phase
-from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource, is_layer_matrix, layers_above
+from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource
 from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import runtime as runtimes
@@ -33,7 +34,7 @@ from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.log import MetricsLog
 from bertkit.train.loop import Job, Log
 from bertkit.train.record import environment, update_run, write_results
-from bertkit.train.run import Task, fingerprint_of, make_job, put_back, require_disk, state_at
+from bertkit.train.run import Task, facts_at_the_end, fingerprint_of, make_job, put_back, require_disk, state_at
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TrainState
 
@@ -264,14 +265,3 @@ class PretrainingRun:
 def google_names(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return held-out metrics under the names of Google's eval_results.txt."""
     return {GOOGLE_NAMES[name]: value for name, value in metrics.items()}
-
-
-def facts_at_the_end(state: TrainState) -> dict[str, Any]:
-    """Return what run.json says of a finished run."""
-    return {
-        "training_seconds": state.training_seconds,
-        "tokens": state.tokens,
-        "steps": state.step,
-        "best_step": state.best_step,
-        "skipped_steps": state.skipped_steps,
-    }

@@ -13,13 +13,14 @@ from bertkit.data.prepared import open_prepared
 from bertkit.data.store import Store
 from bertkit.errors import InputError
 from bertkit.tasks.held_out import held_out_pairs
+from bertkit.tasks.layers import prepare
 from bertkit.tasks.phases import Phase
 from bertkit.tasks.pretraining import PretrainingSource
 from bertkit.tasks.pretraining_model import ModelChoice, choose_model
 from bertkit.tasks.pretraining_run import PretrainingRun, Sampler
 from bertkit.train import runtime as runtimes
 from bertkit.train import trial
-from bertkit.train.checkpoint import find_checkpoint
+from bertkit.train.checkpoint import find_checkpoint_on_all
 from bertkit.train.settings import TrainSettings
 
 
@@ -41,15 +42,14 @@ def open_run(
         InputError: data on which the task is impossible, a model that does not fit the data, no such checkpoint.
     """
     runtime = runtimes.start(training)
-    checkpoint = None if training.resume_from is None else _checkpoint(runtime, directory, training.resume_from)
+    checkpoint = (
+        None if training.resume_from is None else find_checkpoint_on_all(runtime, directory, training.resume_from)
+    )
     parts, tokenizer = open_prepared(store_directory)
     require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
     model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
-    model.encoder.gradient_checkpointing = training.gradient_checkpointing
-    if training.torch_compile:
-        for layer in model.encoder.layers:
-            layer.compile(dynamic=True)
+    prepare(model.encoder, training)
     source = PretrainingSource(
         parts["train"],
         tokenizer.vocabulary,
@@ -64,7 +64,7 @@ def open_run(
         num_ranks=runtime.num_ranks,
         phases=phases,
     )
-    _make_shared_folder(directory, runtime)
+    runtimes.make_shared_folder(directory, runtime)
     return PretrainingRun(
         directory=directory,
         parts=parts,
@@ -78,35 +78,6 @@ def open_run(
         sampler=sampler,
         peak_flops=trial.matrix_rate(runtime),
     )
-
-
-def _checkpoint(runtime: runtimes.Runtime, directory: Path, which: str) -> Path:
-    """The checkpoint asked for; the first process looks first, as looking may put a folder back."""
-    if not runtime.is_first:
-        runtime.wait_for_all()
-    found = find_checkpoint(directory, which)
-    if runtime.is_first:
-        runtime.wait_for_all()
-    return found
-
-
-def _make_shared_folder(directory: Path, runtime: runtimes.Runtime) -> None:
-    """Make the run's folder, and check that every process sees it.
-
-    Raises:
-        InputError: one does not.
-    """
-    if runtime.is_first:
-        directory.mkdir(parents=True, exist_ok=True)
-    runtime.wait_for_all()
-    unseen = sum(runtime.sums([0.0 if directory.is_dir() else 1.0]))
-    if unseen:
-        raise InputError(
-            f"is not seen by {unseen:.0f} of the {runtime.num_ranks} processes",
-            file=directory,
-            field="--output_dir",
-            expected="a folder on a disk that all hosts share",
-        )
 
 
 def _has_pairs(store: Store, pairs: PairSettings) -> bool:

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from bertkit.console import warn
 from bertkit.errors import InputError
 from bertkit.files import directory_written_atomically, fsync_directory, put_back, sha256_of_file, write_atomically
+from bertkit.train.runtime import Runtime
 from bertkit.train.state import STATE, TRAINING, Snapshot
 
 FORMAT_VERSION = 2
@@ -184,6 +185,20 @@ def find_checkpoint(run_directory: Path, which: str) -> Path:
     if problem is not None:
         raise InputError(problem, field="--resume_from", value=which, remedy="use --resume_from last")
     return directory
+
+
+def find_checkpoint_on_all(runtime: Runtime, run_directory: Path, which: str) -> Path:
+    """Return the checkpoint on every process; the first looks first, as looking may put a folder back in its place.
+
+    Raises:
+        InputError: what `find_checkpoint` raises.
+    """
+    if not runtime.is_first:
+        runtime.wait_for_all()
+    found = find_checkpoint(run_directory, which)
+    if runtime.is_first:
+        runtime.wait_for_all()
+    return found
 
 
 def _newest_undamaged(run_directory: Path) -> Path:

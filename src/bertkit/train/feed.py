@@ -22,7 +22,7 @@ class StepBatches:
 
     micro_batches: list[dict[str, Tensor]]
     numbers: Sequence[int]  # of the micro-batches among those of all processes
-    counts: Mapping[str, int]  # labels of each loss in the whole step: the denominators, known before any backward
+    counts: Mapping[str, float]  # labels of each loss in the whole step (or their weight): the denominators
     tokens: int  # of all processes, padding not counted
     slots: int  # padding counted
     flops: float = 0.0  # multiplications and additions of a forward and a backward pass over the whole step

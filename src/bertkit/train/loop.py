@@ -32,7 +32,7 @@ class LossSums(NamedTuple):
     """What a module gives for one micro-batch; the loss of a step is the sum over losses of all sums ÷ count."""
 
     sums: dict[str, Tensor]  # () each, with gradient
-    correct: dict[str, Tensor]  # () each: how many of the labels the highest score hits
+    correct: dict[str, Tensor]  # () each: how many of the labels the highest score hits; losses without may be left out
 
 
 class Log(Protocol):
@@ -149,7 +149,7 @@ def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Windo
         gradients = [p.grad for p in job.module.module.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, 1.0 / scale)
     norm = job.module.gradient_norm().item()
-    loss = sum(total / max(1, batch.counts[name]) for name, total in found.losses.items())
+    loss = sum(total / (batch.counts[name] or 1) for name, total in found.losses.items())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         _drop_gradients(job)
         _leave_out(job, state, loss=loss, gradient=norm)
@@ -172,7 +172,7 @@ def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Windo
 
 def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> Window | None:
     """Add up the gradients of this process's micro-batches; return the step's sums over all processes."""
-    names, rows = list(batch.counts), []
+    names, judged, rows = list(batch.counts), list[str](), []
     factor = _loss_scale(job, state) * job.module.loss_factor
     for turn, (number, micro_batch) in enumerate(zip(batch.numbers, batch.micro_batches, strict=True)):
         job.runtime.watchdog.beat()
@@ -183,13 +183,15 @@ def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> Wi
             with job.runtime.autocast():
                 found: LossSums = job.module(job.runtime.to_device(micro_batch))
             # One fraction over the whole step, so that its cut into micro-batches changes nothing.
-            loss = torch.stack([found.sums[name] / max(1, batch.counts[name]) for name in names]).sum()
+            loss = torch.stack([found.sums[name] / (batch.counts[name] or 1) for name in names]).sum()
             torch.autograd.backward(loss * factor if factor != 1 else loss)
-        rows.append(torch.stack([values[name].detach().float() for values in found for name in names]))
+        judged = list(found.correct)
+        numbers = [found.sums[name].detach() for name in names] + [found.correct[name] for name in judged]
+        rows.append(torch.stack([number.float() for number in numbers]))
     totals = job.runtime.sums(torch.stack(rows).cpu().double().sum(dim=0).tolist())
     return Window(
         losses=dict(zip(names, totals[: len(names)], strict=True)),
-        correct=dict(zip(names, totals[len(names) :], strict=True)),
+        correct=dict(zip(judged, totals[len(names) :], strict=True)),
         counts=dict(batch.counts),
         tokens=batch.tokens,
         slots=batch.slots,
@@ -247,14 +249,14 @@ def _leave_out(job: Job, state: TrainState, *, loss: float, gradient: float) -> 
 
 
 def _summary(window: Window) -> str:
-    losses = [f"{name} {total / max(1, window.counts[name]):.3f}" for name, total in window.losses.items()]
+    losses = [f"{name} {total / (window.counts[name] or 1):.3f}" for name, total in window.losses.items()]
     return ", ".join([*losses, f"{window.tokens / max(window.seconds, 1e-9):,.0f} tokens/s"])
 
 
 def _metrics(job: Job, state: TrainState) -> dict[str, float]:
     window, seconds = state.window, max(state.window.seconds, 1e-9)
-    losses = {f"{name}_loss": total / max(1, window.counts[name]) for name, total in window.losses.items()}
-    accuracies = {f"{name}_accuracy": hits / max(1, window.counts[name]) for name, hits in window.correct.items()}
+    losses = {f"{name}_loss": total / (window.counts[name] or 1) for name, total in window.losses.items()}
+    accuracies = {f"{name}_accuracy": hits / (window.counts[name] or 1) for name, hits in window.correct.items()}
     metrics = {
         **losses,
         "loss": sum(losses.values()),

@@ -163,6 +163,17 @@ def require_disk(job: Job, directory: Path) -> int:
     return size
 
 
+def facts_at_the_end(state: TrainState) -> dict[str, Any]:
+    """Return what run.json says of a finished run."""
+    return {
+        "training_seconds": state.training_seconds,
+        "tokens": state.tokens,
+        "steps": state.step,
+        "best_step": state.best_step,
+        "skipped_steps": state.skipped_steps,
+    }
+
+
 def one_batch(job: Job) -> Job:
     """Return a job like this one that trains on the batch of its first step again and again."""
     return replace(job, source=_OneBatch(job.source))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -181,3 +182,22 @@ def seed_dropout(seed: int, *, step: int, micro_batch: int) -> None:
     """
     digest = hashlib.sha256(f"{seed} dropout {step} {micro_batch}".encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def make_shared_folder(directory: Path, runtime: Runtime) -> None:
+    """Make the run's folder, and check that every process sees it.
+
+    Raises:
+        InputError: one does not.
+    """
+    if runtime.is_first:
+        directory.mkdir(parents=True, exist_ok=True)
+    runtime.wait_for_all()
+    unseen = sum(runtime.sums([0.0 if directory.is_dir() else 1.0]))
+    if unseen:
+        raise InputError(
+            f"is not seen by {unseen:.0f} of the {runtime.num_ranks} processes",
+            file=directory,
+            field="--output_dir",
+            expected="a folder on a disk that all hosts share",
+        )

@@ -32,7 +32,7 @@ class Window:
 
     losses: dict[str, float] = field(default_factory=dict)
     correct: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
     tokens: int = 0  # padding not counted
     slots: int = 0  # padding counted
     flops: float = 0.0
