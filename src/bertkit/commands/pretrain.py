@@ -137,17 +137,18 @@ def pretrain(config: Config) -> dict[str, Any]:
     _require_new_or_resumed(config)
     config = _with_known_length(config)
     work = open_work(config)
-    config = _with_length(config, work)
-    job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
-    # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
-    if config.training.resume_from is None and work.runtime.is_first:
-        write_settings(config, work.directory)
-    train(job, state)
-    if signal_number := work.runtime.asked_to_stop():
-        raise Stopped(
-            signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
-        )
-    results = work.finish(job, state)
+    with work.runtime.answering():
+        config = _with_length(config, work)
+        job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
+        # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
+        if config.training.resume_from is None and work.runtime.is_first:
+            write_settings(config, work.directory)
+        train(job, state)
+        if signal_number := work.runtime.asked_to_stop():
+            raise Stopped(
+                signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
+            )
+        results = work.finish(job, state)
     if work.runtime.is_first:
         _write_report(work.directory)
     return results
@@ -276,7 +277,7 @@ def _store_directory(config: Config) -> Path:
 
 def _require_new_or_resumed(config: Config) -> None:
     directory = Path(config.output_dir)
-    if config.training.resume_from is None and (directory / "checkpoints").is_dir():
+    if config.training.resume_from is None and _has_checkpoint(directory):
         raise InputError(
             "holds a run already",
             file=directory,
@@ -291,6 +292,11 @@ def _require_new_or_resumed(config: Config) -> None:
             field="--output_dir",
             remedy="name another folder",
         )
+
+
+def _has_checkpoint(directory: Path) -> bool:
+    """Whether a run in the folder has finished one, that is, has anything to go on from."""
+    return any(path.suffix != ".tmp" for path in (directory / "checkpoints").glob("step-*"))
 
 
 def _with_known_length(config: Config) -> Config:
