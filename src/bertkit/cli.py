@@ -4,15 +4,18 @@ In: the words of the command line.  Out: an exit code (0 done, 2 the input is wr
 A command's module, and the value parser, are imported only when that command is called.  Next: flags.py
 """
 
+import errno
 import os
 import select
 import sys
 import textwrap
 from importlib import import_module
+from pathlib import Path
 from typing import get_origin
 
 from bertkit import __version__, console
-from bertkit.errors import InputError, Stopped
+from bertkit.errors import SIGNALLED, InputError, Stopped
+from bertkit.files import free_bytes
 from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given
 from bertkit.options import REQUIRED, Option, config_from, options_of
 
@@ -36,7 +39,6 @@ COMMANDS = {
     "embed": ("embed", "write texts as vectors, one a text or one a token"),
     "report": ("report", "write the HTML page of a run again"),
 }
-SIGNALLED = 128  # an exit code says by which signal: 128 and its number
 HELP_WIDTH = 110  # columns
 HELP_INDENT = 6
 
@@ -61,7 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         if problem.filename is None:
             raise
-        console.error(f"{problem.filename}: {problem.strerror}")
+        is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        free = f" ({free_bytes(Path(problem.filename)):,} bytes are free)" if is_full else ""
+        console.error(f"{problem.filename}: {problem.strerror}{free}")
         return 2
 
 

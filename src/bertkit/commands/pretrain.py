@@ -140,17 +140,18 @@ def pretrain(config: Config) -> dict[str, Any]:
     )
     config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
     work = open_work(config)
-    config = _with_length(config, work)
-    job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
-    # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
-    if config.training.resume_from is None and work.runtime.is_first:
-        write_settings(config, work.directory)
-    train(job, state)
-    if signal_number := work.runtime.asked_to_stop():
-        raise Stopped(
-            signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
-        )
-    results = work.finish(job, state)
+    with work.runtime.answering():
+        config = _with_length(config, work)
+        job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
+        # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
+        if config.training.resume_from is None and work.runtime.is_first:
+            write_settings(config, work.directory)
+        train(job, state)
+        if signal_number := work.runtime.asked_to_stop():
+            raise Stopped(
+                signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
+            )
+        results = work.finish(job, state)
     if work.runtime.is_first:
         write_report(work.directory)
     return results

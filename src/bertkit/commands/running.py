@@ -20,7 +20,7 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
     Raises:
         InputError: with the way out.
     """
-    if resume_from is None and (directory / "checkpoints").is_dir():
+    if resume_from is None and _has_checkpoint(directory):
         raise InputError(
             "holds a run already",
             file=directory,
@@ -34,6 +34,11 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
             field="--output_dir",
             remedy="name another folder",
         )
+
+
+def _has_checkpoint(directory: Path) -> bool:
+    """Whether a run in the folder has finished one, that is, has anything to go on from."""
+    return any(path.suffix != ".tmp" for path in (directory / "checkpoints").glob("step-*"))
 
 
 def length_of_checkpoint(directory: Path, training: TrainSettings) -> TrainSettings:

@@ -15,15 +15,23 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from bertkit.console import warn
+from bertkit.console import say, warn
 from bertkit.errors import InputError
-from bertkit.files import directory_written_atomically, fsync_directory, put_back, sha256_of_file, write_atomically
+from bertkit.files import (
+    directory_written_atomically,
+    free_bytes,
+    fsync_directory,
+    put_back,
+    sha256_of_file,
+    write_atomically,
+)
 from bertkit.train.runtime import Runtime
 from bertkit.train.state import STATE, TRAINING, Snapshot
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 CHECKPOINTS = "checkpoints"
+BEST = "best.json"
 REMOVED = ".removed"  # suffix of a checkpoint on its way out, so that a half-removed one is never taken for one
 
 
@@ -36,23 +44,23 @@ def write_checkpoint(run_directory: Path, snapshot: Snapshot, *, limit: int, kee
         InputError: the disk is too full or refuses; the checkpoints before this one are then as they were.
     """
     directory = run_directory / CHECKPOINTS / f"step-{snapshot.step}"
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    _clear_leftovers(run_directory)
-    require_room(directory.parent, snapshot.size, what=f"the checkpoint of step {snapshot.step}")
+    failed = "could not be written"
     try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        _clear_leftovers(run_directory)
+        require_room(directory.parent, snapshot.size, what=f"the checkpoint of step {snapshot.step}")
         with directory_written_atomically(directory) as folder:
             _fill(folder, snapshot)
-        pointers = {"last": snapshot.step} | ({} if snapshot.best_step is None else {"best": snapshot.best_step})
-        for name, step in pointers.items():
-            write_atomically(directory.parent / f"{name}.json", json.dumps({"step": step}) + "\n")
+        failed = "is written, but last.json, best.json or older checkpoints could not be brought up to date"
+        _point_at(directory, best_step=snapshot.best_step)
+        _remove_old(run_directory, step=snapshot.step, best_step=snapshot.best_step, limit=limit, keep_every=keep_every)
     except (OSError, SafetensorError) as problem:  # the latter is how safetensors speaks of a full disk
         raise InputError(
-            f"could not be written ({problem}); the checkpoints before it are as they were",
+            f"{failed} ({problem}); every other checkpoint is whole",
             file=directory,
-            expected=f"{snapshot.size:,} bytes; {shutil.disk_usage(run_directory).free:,} are free",
-            remedy="make room on this disk and go on by --resume_from last",
+            expected=f"{snapshot.size:,} bytes; {free_bytes(directory):,} are free",
+            remedy="make room on this disk, or make it writable, and go on by --resume_from last",
         ) from problem
-    _remove_old(run_directory, step=snapshot.step, best_step=snapshot.best_step, limit=limit, keep_every=keep_every)
     return directory
 
 
@@ -62,7 +70,7 @@ def require_room(directory: Path, needed: int, *, what: str) -> None:
     Raises:
         InputError: it has not; with the bytes needed and free.
     """
-    free = shutil.disk_usage(directory).free
+    free = free_bytes(directory)
     if needed > free:
         raise InputError(
             f"has no room for {what}; what stands there is as it was",
@@ -102,6 +110,16 @@ def _hash_of(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
+def _point_at(directory: Path, *, best_step: int | None) -> None:
+    """Let last.json name the checkpoint just written, and best.json the best one so far, if there is one."""
+    write_atomically(directory.with_name("last.json"), json.dumps({"step": int(directory.name[5:])}) + "\n")
+    best = directory.with_name(BEST)
+    if best_step is None:
+        best.unlink(missing_ok=True)  # it would be one that this run went back to before
+    else:
+        write_atomically(best, json.dumps({"step": best_step}) + "\n")
+
+
 def _steps(run_directory: Path) -> list[int]:
     """Return the steps of the checkpoints in a run, newest first."""
     folders = (run_directory / CHECKPOINTS).glob("step-*")
@@ -109,16 +127,21 @@ def _steps(run_directory: Path) -> list[int]:
 
 
 def _remove_old(run_directory: Path, *, step: int, best_step: int | None, limit: int, keep_every: int | None) -> None:
-    """Leave the best, the one just written, and of the others the newest, so that `limit` stand besides the best."""
+    """Leave the best, the one just written, and of those before it the newest, so that `limit` stand besides the best.
+
+    Those behind it are what a resume from an earlier one, or from before a damaged one, went back on.
+    """
     others = [other for other in _steps(run_directory) if other not in (step, best_step)]
-    if keep_every is not None:
-        others = [other for other in others if other % keep_every]
-    for other in others[limit - (step != best_step) :]:
+    behind = [other for other in others if other > step]
+    before = [other for other in others if other < step and (keep_every is None or other % keep_every)]
+    for other in behind + before[limit - (step != best_step) :]:
         path = run_directory / CHECKPOINTS / f"step-{other}"
         removed = path.with_name(path.name + REMOVED)
         os.replace(path, removed)
         fsync_directory(path.parent)
         shutil.rmtree(removed)
+    if behind:
+        say(f"checkpoints behind step {step:,} removed, as this run went back: {', '.join(map(str, behind))}")
 
 
 def _clear_leftovers(run_directory: Path) -> None:
@@ -219,7 +242,7 @@ def _newest_undamaged(run_directory: Path) -> Path:
 
 
 def _best(run_directory: Path) -> Path:
-    pointer = run_directory / CHECKPOINTS / "best.json"
+    pointer = run_directory / CHECKPOINTS / BEST
     if not pointer.is_file():
         raise InputError("names no best checkpoint yet", file=run_directory, remedy="use --resume_from last")
     try:

@@ -6,6 +6,8 @@ In: a Source, and from which step to which.  Out: StepBatches, in the order of t
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import active_children
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -45,14 +47,17 @@ class Source(Protocol):
         ...
 
 
-class _Steps(Dataset[StepBatches]):
+class _Steps(Dataset[StepBatches | InputError]):
     """A Source as a Dataset of steps."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __getitem__(self, step: int) -> StepBatches:
-        return self._source.step(step)
+    def __getitem__(self, step: int) -> StepBatches | InputError:
+        try:
+            return self._source.step(step)
+        except InputError as problem:  # raised here, it would come out as the text of a traceback
+            return problem
 
 
 def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool) -> Iterator[StepBatches]:
@@ -61,7 +66,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
     workers: processes that make them ahead; 0: each is made when it is asked for.
 
     Raises:
-        InputError: a process that makes batches has died.
+        InputError: a process that makes batches has died, or what the source raises.
     """
     if workers == 0:
         for step in range(start, end):
@@ -75,12 +80,17 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # (without batching it gets what the dataset gives)
         prefetch_factor=STEPS_AHEAD,
         pin_memory=pin_memory,
-        worker_init_fn=_begin,
         # A fork of a process whose libraries have started threads may never wake up.
         multiprocessing_context="forkserver",
     )
+    others = set(active_children())
+    batches_of_steps = _deaf_to_signals(loader)
+    processes = set(active_children()) - others
     try:
-        yield from loader
+        for batches in batches_of_steps:
+            if isinstance(batches, InputError):
+                raise batches
+            yield batches
     except RuntimeError as problem:
         if "DataLoader worker" not in str(problem):
             raise
@@ -90,12 +100,25 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
             value=workers,
             remedy="if memory ran out, use fewer; then go on by --resume_from last",
         ) from problem
+    finally:
+        del batches_of_steps  # which lets its processes end by themselves
+        for process in processes:
+            process.kill()
 
 
-def _as_it_is(batches: StepBatches) -> StepBatches:
+def _deaf_to_signals(loader: DataLoader[StepBatches | InputError]) -> Iterator[StepBatches | InputError]:
+    """Start the loader's processes so that they do not hear SIGTERM and SIGINT, and return what they make.
+
+    Such a signal often goes to every process of a terminal or a job; the one that trains decides what it means,
+    and needs a batch to come to the place where it does.
+    """
+    ensure_running()  # the tracker of shared memory, which would open the mask again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        return iter(loader)  # new processes, the server that forks them too, inherit the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _as_it_is(batches: StepBatches | InputError) -> StepBatches | InputError:
     return batches
-
-
-def _begin(_: int) -> None:
-    # Ctrl-C reaches every process of a terminal; the one that trains decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -14,7 +14,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 
 from bertkit.console import warn
 from bertkit.errors import InputError
-from bertkit.files import write_atomically
+from bertkit.files import naming, write_atomically
 from bertkit.train.settings import Tracker
 
 METRICS = "metrics.jsonl"
@@ -54,7 +54,7 @@ class MetricsLog:
             return
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
         line = json.dumps({"kind": kind, "step": step, **finite}, ensure_ascii=False, allow_nan=False)
-        with open(self._path, "a", encoding="utf-8") as file:
+        with naming(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
         if self._tracker is not None:
             numbers = {f"{kind}/{k}": v for k, v in finite.items() if isinstance(v, int | float)}

@@ -87,8 +87,8 @@ def train(job: Job, state: TrainState, *, until: int | None = None) -> TrainStat
         pin_memory=job.runtime.device.type == "cuda",
     )
     saved_at = state.step
-    job.runtime.watchdog.start()
     with (
+        job.runtime.watchdog.watching(),
         job.runtime.answering(),
         job.runtime.stop.listening(),
         Progress("training", total=job.max_steps, unit="steps", start=state.step) as progress,
@@ -105,7 +105,6 @@ def train(job: Job, state: TrainState, *, until: int | None = None) -> TrainStat
             job.save(state)
         if job.saver is not None:
             job.saver.wait()
-    job.runtime.watchdog.stop()
     return state
 
 

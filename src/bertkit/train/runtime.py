@@ -115,17 +115,18 @@ def start(settings: TrainSettings) -> Runtime:
     Raises:
         InputError: a precision or sharding that this machine does not give, or processes that do not meet.
     """
-    num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     timeout = timedelta(seconds=settings.hang_timeout or DEFAULT_TIMEOUT)
     try:
+        num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
         # Without cpu=True accelerate leaves processes without a GPU each alone, and says nothing.
         on_cpu = not torch.accelerator.is_available()
         state = PartialState(cpu=on_cpu, timeout=timeout) if num_ranks > 1 else PartialState(cpu=on_cpu)
+        control = dist.new_group(backend="gloo", timeout=timeout) if num_ranks > 1 else None
     except (RuntimeError, ValueError) as problem:
         raise InputError(
-            f"the {num_ranks} processes of this run did not meet ({str(problem).splitlines()[0]})",
+            f"the processes of this run did not meet ({str(problem).splitlines()[0]})",
             field="WORLD_SIZE",
-            value=num_ranks,
+            value=os.environ.get("WORLD_SIZE"),
             remedy="start them by torchrun or accelerate launch; on several hosts check MASTER_ADDR and MASTER_PORT",
         ) from None
     device: torch.device = state.device
@@ -138,15 +139,14 @@ def start(settings: TrainSettings) -> Runtime:
             expected=str(state.num_processes),
         )
     seed(settings.seed)
-    watchdog = Watchdog(settings.hang_timeout)
     return Runtime(
         device=device,
         precision=settings.precision,
         sharding=settings.sharding,
         rank=dist.get_rank() if num_ranks > 1 else 0,
         num_ranks=num_ranks,
-        control=dist.new_group(backend="gloo", timeout=timeout) if num_ranks > 1 else None,
-        watchdog=watchdog,
+        control=control,
+        watchdog=Watchdog(settings.hang_timeout),
     )
 
 

@@ -8,7 +8,8 @@ import faulthandler
 import os
 import sys
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bertkit.console import error
 
@@ -17,40 +18,43 @@ LOOKS_PER_TIMEOUT = 20
 
 
 class Watchdog:
-    """Ends the process after `timeout` seconds without a beat; 0: never."""
+    """Ends the process after `timeout` seconds without a beat; 0: never.
+
+    The seconds are counted as looks, not read from a clock: those that the whole process stood still for
+    (Ctrl-Z, a suspended machine) are nobody's fault.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._last = time.monotonic()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._beats = 0
 
-    def start(self) -> None:
-        """Begin to watch."""
-        if self._timeout > 0 and self._thread is None:
-            self._last = time.monotonic()
-            self._ended.clear()
-            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-            self._thread.start()
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while the block runs, and no longer, however it ends."""
+        if self._timeout <= 0:
+            yield
+            return
+        ended = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(ended,), name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def beat(self) -> None:
         """Say that something has moved."""
-        self._last = time.monotonic()
+        self._beats += 1
 
-    def stop(self) -> None:
-        """Watch no longer."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _watch(self) -> None:
-        while not self._ended.wait(self._timeout / LOOKS_PER_TIMEOUT):
-            still = time.monotonic() - self._last
-            if still > self._timeout:
+    def _watch(self, ended: threading.Event) -> None:
+        seen, looks = self._beats, 0
+        while not ended.wait(self._timeout / LOOKS_PER_TIMEOUT):
+            seen, looks = self._beats, looks + 1 if self._beats == seen else 0
+            if looks >= LOOKS_PER_TIMEOUT:
                 error(
-                    f"nothing has moved for {still:.0f} seconds (--hang_timeout {self._timeout:g}); the stacks of this "
-                    "process follow, and it ends; the last checkpoint is whole: go on by --resume_from last"
+                    f"nothing has moved for {self._timeout:g} seconds (--hang_timeout); the stacks of this process "
+                    "follow, and it ends; the last checkpoint is whole: go on by --resume_from last"
                 )
                 faulthandler.dump_traceback(sys.__stderr__ or 2, all_threads=True)
                 os._exit(EXIT_CODE)
