@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bertkit.errors import InputError
 from bertkit.train import runtime
 from bertkit.train.feed import StepBatches
 from bertkit.train.log import MetricsLog
@@ -58,6 +59,16 @@ class Batches:
 
     def describe(self, step: int) -> str:
         return f"rows of step {step}"
+
+
+@dataclass
+class BrokenBatches(Batches):
+    """Batches whose data cannot be read from step 5 on."""
+
+    def step(self, step: int) -> StepBatches:
+        if step >= 5:
+            raise InputError("cannot be read", file="shard-00001.arrow", remedy="build the store anew")
+        return super().step(step)
 
 
 @dataclass

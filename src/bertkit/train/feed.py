@@ -45,14 +45,17 @@ class Source(Protocol):
         ...
 
 
-class _Steps(Dataset[StepBatches]):
-    """A Source as a Dataset of steps."""
+class _Steps(Dataset[StepBatches | InputError]):
+    """A Source as a Dataset of steps; an error of the user's travels as it is, without a traceback around it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __getitem__(self, step: int) -> StepBatches:
-        return self._source.step(step)
+    def __getitem__(self, step: int) -> StepBatches | InputError:
+        try:
+            return self._source.step(step)
+        except InputError as problem:
+            return problem
 
 
 def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool) -> Iterator[StepBatches]:
@@ -61,7 +64,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
     workers: processes that make them ahead; 0: each is made when it is asked for.
 
     Raises:
-        InputError: a process that makes batches has died.
+        InputError: a process that makes batches has died, or what the source raises.
     """
     if workers == 0:
         for step in range(start, end):
@@ -80,7 +83,10 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         multiprocessing_context="forkserver",
     )
     try:
-        yield from loader
+        for batches in loader:
+            if isinstance(batches, InputError):
+                raise batches
+            yield batches
     except RuntimeError as problem:
         if "DataLoader worker" not in str(problem):
             raise
@@ -92,7 +98,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         ) from problem
 
 
-def _as_it_is(batches: StepBatches) -> StepBatches:
+def _as_it_is(batches: StepBatches | InputError) -> StepBatches | InputError:
     return batches
 
 
