@@ -39,7 +39,8 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
     job = work.start_nothing(training)
     batch = work.source.step(0)
     numbers = num_parameters(work.model)
-    weights = numbers * BYTES * (2 + MOMENTS + (1 if training.ema_decay is not None else 0))
+    averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
+    weights = numbers * BYTES * (2 + MOMENTS + averages)
     rate = batch.flops / seconds_a_step
     return [
         ("parameters", f"{numbers:,}"),
@@ -63,10 +64,13 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
     training = replace(
         training,
         max_steps=OVERFIT_STEPS,
+        max_minutes=None,
+        num_train_epochs=None,
         eval_every=OVERFIT_STEPS + 1,
         save_every=OVERFIT_STEPS + 1,
         log_every=1,
         lr_scheduler_type="constant",
+        report_to="none",
     )
     job, state = work.start(training, settings=settings, record={})
     job = one_batch(replace(job, settings=training, save=lambda _: None, evaluate=lambda _: {"loss": 0.0}))
