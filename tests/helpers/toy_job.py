@@ -1,6 +1,8 @@
 """A job of a blink: one linear layer with dropout, two losses, six rows a step."""
 
 import json
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,20 @@ class Batches:
 
     def describe(self, step: int) -> str:
         return f"rows of step {step}"
+
+
+@dataclass
+class Poisoned(Batches):
+    """Batches of which some steps have a number in their last micro-batch that is not finite."""
+
+    steps: Collection[int] = ()
+    value: float = math.nan
+
+    def step(self, step: int) -> StepBatches:
+        batches = super().step(step)
+        if step in self.steps:
+            batches.micro_batches[-1]["input"][-1, 0] = self.value
+        return batches
 
 
 @dataclass

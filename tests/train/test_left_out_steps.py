@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 from toy_checkpoint import FINGERPRINT
-from toy_job import Batches, Trial, same, state_of, toy_job
+from toy_job import Poisoned, Trial, same, state_of, toy_job
 
 from bertkit.errors import InputError
 from bertkit.train import state as states
 from bertkit.train.checkpoint import write_checkpoint
-from bertkit.train.feed import StepBatches
 from bertkit.train.loop import train
 from bertkit.train.state import FIRST_LOSS_SCALE, LOWEST_LOSS_SCALE, TrainState, read_state, take_snapshot
-
-
-@dataclass
-class Poisoned(Batches):
-    """Batches of which some steps have a number in their last micro-batch that is not finite."""
-
-    steps: Collection[int] = ()
-    value: float = math.nan
-
-    def step(self, step: int) -> StepBatches:
-        batches = super().step(step)
-        if step in self.steps:
-            batches.micro_batches[-1]["input"][-1, 0] = self.value
-        return batches
 
 
 def poisoned(folder: Path, steps: Collection[int], *, value: float = math.nan, **values: Any) -> Trial:
