@@ -156,6 +156,21 @@ def _all_of(made: Any) -> list[torch.Tensor]:
     return [*state_of(made), *(tensor.clone() for tensor in made.job.module.average.tensors.values())]
 
 
+def rehearsals(folder: Path, store: str) -> dict[str, list[list[str]]]:
+    """Rehearse together, in each way there is."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "matrix_rate", lambda _: 1e9)
+        patch.setattr(trial, "MEASURED_SECONDS", 0.1)
+        patch.setattr("bertkit.tasks.rehearsals.OVERFIT_STEPS", 100)
+        for name in ("dry_run", "verify_resume", "overfit_one_batch"):
+            values = {name: True, "learning_rate": 0.02, "warmup_ratio": 0.0, "hang_timeout": 60.0}
+            found[name] = command._rehearsed(toy_config(Path(store), folder / "run", **values))
+    runtime.start(TrainSettings()).wait_for_all()
+    found["left"] = [[path.name] for path in folder.iterdir() if path.is_dir()]
+    return found
+
+
 def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
     """Do one thing after the other, [name, function, arguments] each, in one start of the processes."""
     found = {}
@@ -166,7 +181,8 @@ def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
 
 
 WORK: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (resume_cells, runs, held_out, gradients, one_bad_process, several)
+    function.__name__: function
+    for function in (resume_cells, runs, held_out, gradients, one_bad_process, rehearsals, several)
 }
 
 

@@ -74,6 +74,7 @@ def pair(store: Path, folder: Path) -> list[Any]:
             [sharding, "gradients", {**data, "steps": [0, 2], "micro_batch_tokens": TOKENS, "sharding": sharding}]
             for sharding in ("none", "fsdp")
         ),
+        ["rehearsals", "rehearsals", data],
         ["cells", "resume_cells", {**data, "cells": [list(vars(cell).values()) for cell in CELLS]}],
     ]
     return on_ranks(2, "several", folder, timeout=300.0, calls=calls)
@@ -226,6 +227,15 @@ def test_a_stop_leaves_no_trace_on_two_processes(pair: list[Any], cell: Cell) ->
 def test_minutes_are_the_same_number_of_steps_on_all_processes(pair: list[Any]) -> None:
     first, second = (given["minutes"]["minutes"] for given in pair)
     assert first == second >= 1
+
+
+def test_two_processes_rehearse_together_and_leave_nothing(pair: list[Any]) -> None:
+    first, second = (given["rehearsals"] for given in pair)
+    assert first["verify_resume"] == second["verify_resume"]
+    assert first["verify_resume"][0][0] == "tensors compared, equal to the last bit"
+    assert first["overfit_one_batch"] == second["overfit_one_batch"]
+    assert dict(first["dry_run"])["parameters"] == "23,981"
+    assert first["left"] == second["left"] == []
 
 
 # --- another number of processes, or another machine (B3, B4) -------------------------------------------------------

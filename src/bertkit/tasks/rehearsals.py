@@ -42,6 +42,8 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
     averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
     weights = numbers * BYTES * (2 + MOMENTS + averages)
     rate = batch.flops / seconds_a_step
+    disk = require_disk(job, work.directory)
+    work.runtime.wait_for_all()  # the first process may throw the folder away
     return [
         ("parameters", f"{numbers:,}"),
         ("weights, gradients and moments in memory", in_bytes(weights)),
@@ -51,7 +53,7 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
         ("tokens a second, measured", f"{batch.tokens / seconds_a_step:,.0f}"),
         ("share of the machine's matrix rate", f"{100 * rate / work.peak_flops:.0f} %"),
         ("time to finish, evaluation and saving not counted", in_time(training.max_steps * seconds_a_step)),
-        ("disk for checkpoints", in_bytes(require_disk(job, work.directory))),
+        ("disk for checkpoints", in_bytes(disk)),
     ]
 
 
@@ -129,6 +131,7 @@ def verify_resume(open_run: OpenRun, folder: Path, training: TrainSettings, sett
             train(job, state, until=until)
         work.runtime.wait_for_all()
         ends.append(_tensors(find_checkpoint(directory, "last")))
+        work.runtime.wait_for_all()  # the first process may throw the folder away
     straight, stopped = ends
     different = [name for name, content in straight.items() if stopped.get(name) != content]
     if different or straight.keys() != stopped.keys():
