@@ -1,6 +1,8 @@
 """A job of a blink: one linear layer with dropout, two losses, six rows a step."""
 
 import json
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bertkit.errors import InputError
 from bertkit.train import runtime
 from bertkit.train.feed import StepBatches
 from bertkit.train.log import MetricsLog
@@ -58,6 +61,30 @@ class Batches:
 
     def describe(self, step: int) -> str:
         return f"rows of step {step}"
+
+
+@dataclass
+class Poisoned(Batches):
+    """Batches of which some steps have a number in their last micro-batch that is not finite."""
+
+    steps: Collection[int] = ()
+    value: float = math.nan
+
+    def step(self, step: int) -> StepBatches:
+        batches = super().step(step)
+        if step in self.steps:
+            batches.micro_batches[-1]["input"][-1, 0] = self.value
+        return batches
+
+
+@dataclass
+class BrokenBatches(Batches):
+    """Batches whose data cannot be read from step 5 on."""
+
+    def step(self, step: int) -> StepBatches:
+        if step >= 5:
+            raise InputError("cannot be read", file="shard-00001.arrow", remedy="build the store anew")
+        return super().step(step)
 
 
 @dataclass

@@ -1,6 +1,8 @@
 """The loop with a module of one layer: what it sums, clips, logs, evaluates, saves, and when it stops."""
 
 import math
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -129,6 +131,74 @@ def test_the_time_of_evaluating_and_saving_is_not_training_time(
     assert end.training_seconds == 10.0
     assert [row["training_seconds"] for row in made.lines()] == [float(step) for step in range(1, 11)]
     assert [row["tokens_per_second"] for row in made.lines()] == [10.0] * 10
+
+
+# --- an end before the last step -----------------------------------------------------------------------------------
+
+
+def test_a_run_ends_early_after_so_many_evaluations_without_a_better_one(
+    trial: Callable[..., Trial], capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = {1: 5.0, 2: 4.0, 3: 4.5, 4: 3.0, 5: 3.5, 6: 3.0, 7: 1.0}
+    made = trial(eval_every=1, save_every=100, losses=losses, early_stopping_patience=2)
+    end = train(made.job, TrainState())
+    assert (end.step, end.best_step, end.evaluations_since_best) == (6, 4, 2)
+    assert [saved["step"] for saved in made.saved] == [1, 2, 4, 6]
+    assert "no better loss in 2 evaluations: training ends early" in capsys.readouterr().err
+
+
+def test_a_resumed_run_counts_the_evaluations_before_its_stop(trial: Callable[..., Trial]) -> None:
+    losses = dict(enumerate([0.0, 5.0, 4.0, 4.5, 4.5, 4.5, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    straight = train(trial(eval_every=1, losses=losses, early_stopping_patience=3).job, TrainState())
+    made = trial(eval_every=1, losses=losses, early_stopping_patience=3)
+    state = train(made.job, TrainState(), until=4)
+    assert state.evaluations_since_best == 2
+    end = train(made.job, state)
+    assert (end.step, end.best_step) == (straight.step, straight.best_step) == (5, 2)
+
+
+def test_a_run_that_ended_early_goes_on_where_more_patience_is_given(trial: Callable[..., Trial]) -> None:
+    losses = dict(enumerate([0.0, 5.0, 6.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]))
+    made = trial(eval_every=1, losses=losses, early_stopping_patience=1)
+    end = train(made.job, TrainState())
+    assert end.step == 2
+    assert train(made.job, end).step == 2  # it is over
+    more = replace(made.job, settings=replace(made.job.settings, early_stopping_patience=8))
+    assert train(more, end).best_step == 3
+
+
+def test_an_early_end_follows_the_metric_that_decides(trial: Callable[..., Trial]) -> None:
+    losses = {1: 0.5, 2: 0.6, 3: 0.4, 4: 0.7}
+    made = trial(eval_every=1, max_steps=4, losses=losses, early_stopping_patience=1, higher_is_better=True)
+    assert train(made.job, TrainState()).best_step == 2
+
+
+def test_a_run_asked_to_stop_in_the_middle_of_a_step_throws_it_away(
+    trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = trial(rows=2)
+    train(straight.job, TrainState())
+    made = trial(rows=2)
+
+    def seed_and_stop(seed: int, *, step: int, micro_batch: int) -> None:
+        made.job.runtime.stop.received = signal.SIGTERM if (step, micro_batch) == (3, 1) else 0
+        seed_dropout(seed, step=step, micro_batch=micro_batch)
+
+    monkeypatch.setattr(loop, "seed_dropout", seed_and_stop)
+    state = train(made.job, TrainState())
+    assert (state.step, made.saved[-1]["step"]) == (3, 3)
+    assert all(parameter.grad is None for parameter in made.scores.parameters())
+    made.job.runtime.stop.received = 0
+    monkeypatch.setattr(loop, "seed_dropout", seed_dropout)
+    train(made.job, state)
+    assert same(state_of(made), state_of(straight))
+
+
+def test_nothing_watches_a_run_that_failed(trial: Callable[..., Trial]) -> None:
+    made = trial(hang_timeout=100.0, losses={5: math.nan})
+    with pytest.raises(InputError, match="the held-out loss after step 5 is nan"):
+        train(made.job, TrainState())
+    assert not [thread for thread in threading.enumerate() if thread.name == "watchdog"]
 
 
 # --- what a step does ----------------------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ Next: data/store.py … train/loop.py (the work itself); tasks/pretraining_run.p
 """
 
 import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,27 +163,36 @@ def pretrain(config: Config) -> dict[str, Any]:
 
 def _rehearsed(config: Config) -> list[tuple[str, str]]:
     """What one of --dry_run, --overfit_one_batch and --verify_resume finds, in a folder that is thrown away."""
-    from tempfile import TemporaryDirectory
-
     from bertkit.tasks import rehearsals
 
-    parent = Path(config.output_dir).absolute().parent  # the disk that the run would have
-    parent.mkdir(parents=True, exist_ok=True)
     settings = _settings_of_the_run(config)
-    asked, config = config, replace(config, dry_run=False, verify_resume=False, overfit_one_batch=False)
-    with TemporaryDirectory(dir=parent, prefix=".rehearsal-") as folder:
-        if asked.verify_resume:
+    with _thrown_away(Path(config.output_dir)) as folder:
+        if config.verify_resume:
 
             def open_run(directory: Path, training: TrainSettings) -> "PretrainingRun":
-                return open_work(replace(config, output_dir=str(directory), training=training))
+                return open_work(replace(config, output_dir=str(directory), training=training, verify_resume=False))
 
-            return rehearsals.verify_resume(open_run, Path(folder), config.training, settings)
-        work = open_work(replace(config, output_dir=folder))
-        if asked.overfit_one_batch:
+            return rehearsals.verify_resume(open_run, folder, config.training, settings)
+        work = open_work(replace(config, output_dir=str(folder)))
+        if config.overfit_one_batch:
             return rehearsals.overfit(work, config.training, settings=settings)
         seconds = work.seconds_a_step(config.training)
         config = _with_length(config, work, seconds=seconds)
         return rehearsals.costs(work, config.training, seconds_a_step=seconds)
+
+
+@contextmanager
+def _thrown_away(directory: Path) -> Iterator[Path]:
+    """A folder beside the run's, so on the disk that the run would have, and the same one for every process."""
+    folder = directory.absolute().with_name(f".rehearsal-of-{directory.absolute().name}")
+    is_first = os.environ.get("RANK", "0") == "0"
+    if is_first:  # before the processes have met, so before another one can write there
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        if is_first:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def open_work(config: Config) -> "PretrainingRun":

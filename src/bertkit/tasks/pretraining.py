@@ -151,9 +151,9 @@ class PretrainingSource:
     def longest(self) -> dict[str, Tensor]:
         """Return the largest micro-batch there can be: as many rows of the full length as go into one."""
         length = max([phase.max_seq_length for phase in self.phases] or [self.pairs.max_seq_length])
-        rows = max(1, self.micro_batch_tokens // length)
+        rows = min(self.batch_size, max(1, self.micro_batch_tokens // length))
         rate = max(self.masking.at(share).mlm_probability for share in (0.0, 1.0))
-        targets = torch.arange(0, rows * length, max(1, round(1 / rate)))
+        targets = torch.arange(0, rows * length, max(1, int(1 / rate)))
         batch = {
             "input_ids": torch.full((rows, length), int(np.flatnonzero(self.vocabulary.ordinary)[0])),
             "token_type_ids": torch.zeros(rows, length, dtype=torch.int64),

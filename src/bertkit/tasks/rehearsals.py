@@ -39,8 +39,11 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
     job = work.start_nothing(training)
     batch = work.source.step(0)
     numbers = num_parameters(work.model)
-    weights = numbers * BYTES * (2 + MOMENTS + (1 if training.ema_decay is not None else 0))
+    averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
+    weights = numbers * BYTES * (2 + MOMENTS + averages)
     rate = batch.flops / seconds_a_step
+    disk = require_disk(job, work.directory)
+    work.runtime.wait_for_all()  # the first process may throw the folder away
     return [
         ("parameters", f"{numbers:,}"),
         ("weights, gradients and moments in memory", in_bytes(weights)),
@@ -50,7 +53,7 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
         ("tokens a second, measured", f"{batch.tokens / seconds_a_step:,.0f}"),
         ("share of the machine's matrix rate", f"{100 * rate / work.peak_flops:.0f} %"),
         ("time to finish, evaluation and saving not counted", in_time(training.max_steps * seconds_a_step)),
-        ("disk for checkpoints", in_bytes(require_disk(job, work.directory))),
+        ("disk for checkpoints", in_bytes(disk)),
     ]
 
 
@@ -63,10 +66,13 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
     training = replace(
         training,
         max_steps=OVERFIT_STEPS,
+        max_minutes=None,
+        num_train_epochs=None,
         eval_every=OVERFIT_STEPS + 1,
         save_every=OVERFIT_STEPS + 1,
         log_every=1,
         lr_scheduler_type="constant",
+        report_to="none",
     )
     job, state = work.start(training, settings=settings, record={})
     job = one_batch(replace(job, settings=training, save=lambda _: None, evaluate=lambda _: {"loss": 0.0}))
@@ -125,6 +131,7 @@ def verify_resume(open_run: OpenRun, folder: Path, training: TrainSettings, sett
             train(job, state, until=until)
         work.runtime.wait_for_all()
         ends.append(_tensors(find_checkpoint(directory, "last")))
+        work.runtime.wait_for_all()  # the first process may throw the folder away
     straight, stopped = ends
     different = [name for name, content in straight.items() if stopped.get(name) != content]
     if different or straight.keys() != stopped.keys():

@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 class _Steps(Dataset[StepBatches | InputError]):
-    """A Source as a Dataset of steps."""
+    """A Source as a Dataset of steps; an error of the user's travels as it is, without a traceback around it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -24,9 +24,6 @@ from bertkit.train.schedule import rate_factor
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TrainState, Window
 
-STEPS_BEFORE_A_HIGHER_SCALE = 2000  # good steps in a row after which the factor of fp16 losses is doubled
-LOWEST_SCALE = 2.0**-10  # below this factor it is not fp16 that overflows
-
 
 class LossSums(NamedTuple):
     """What a module gives for one micro-batch; the loss of a step is the sum over losses of all sums ÷ count."""
@@ -139,10 +136,11 @@ def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Windo
     job.module.module.train()
     batch = next(batches)
     state.source = dict(batch.source)
-    found = _forward_and_backward(job, state, batch)
-    if found is None:
+    sums = _forward_and_backward(job, state, batch)
+    if sums is None:
         _drop_gradients(job)
         return None
+    found, ranks = sums
     scale = _loss_scale(job, state)
     if scale != 1.0:
         gradients = [p.grad for p in job.module.module.parameters() if p.grad is not None]
@@ -151,7 +149,7 @@ def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Windo
     loss = sum(total / (batch.counts[name] or 1) for name, total in found.losses.items())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         _drop_gradients(job)
-        _leave_out(job, state, loss=loss, gradient=norm)
+        _leave_out(job, state, loss=loss, gradient=norm, ranks=ranks)
         return Window()
     if norm > job.settings.max_grad_norm:
         factor = torch.tensor(norm)
@@ -163,14 +161,18 @@ def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Windo
     if job.module.average is not None:
         job.module.average.update()
     state.skipped_in_a_row = 0
-    _raise_loss_scale(job, state)
+    if job.runtime.precision == "fp16":
+        state.note_good_step()
     state.tokens += batch.tokens
     found.gradient_norm = norm
     return found
 
 
-def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> Window | None:
-    """Add up the gradients of this process's micro-batches; return the step's sums over all processes."""
+def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> tuple[Window, list[int]] | None:
+    """Add up the gradients of this process's micro-batches.
+
+    Return the step's sums over all processes, and on which of them a sum is not finite; None where a signal came.
+    """
     names, judged, rows = list(batch.counts), list[str](), []
     factor = _loss_scale(job, state) * job.module.loss_factor
     for turn, (number, micro_batch) in enumerate(zip(batch.numbers, batch.micro_batches, strict=True)):
@@ -187,8 +189,9 @@ def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> Wi
         judged = list(found.correct)
         numbers = [found.sums[name].detach() for name in names] + [found.correct[name] for name in judged]
         rows.append(torch.stack([number.float() for number in numbers]))
-    totals = job.runtime.sums(torch.stack(rows).cpu().double().sum(dim=0).tolist())
-    return Window(
+    everyones = job.runtime.gathered(torch.stack(rows).cpu().double().sum(dim=0).tolist())
+    totals = [sum(column) for column in zip(*everyones, strict=True)]
+    window = Window(
         losses=dict(zip(names, totals[: len(names)], strict=True)),
         correct=dict(zip(judged, totals[len(names) :], strict=True)),
         counts=dict(batch.counts),
@@ -196,6 +199,7 @@ def _forward_and_backward(job: Job, state: TrainState, batch: StepBatches) -> Wi
         slots=batch.slots,
         flops=batch.flops,
     )
+    return window, [rank for rank, numbers in enumerate(everyones) if not all(map(math.isfinite, numbers))]
 
 
 def _drop_gradients(job: Job) -> None:
@@ -211,24 +215,19 @@ def _loss_scale(job: Job, state: TrainState) -> float:
     return state.loss_scale if job.runtime.precision == "fp16" else 1.0
 
 
-def _raise_loss_scale(job: Job, state: TrainState) -> None:
-    if job.runtime.precision != "fp16":
-        return
-    state.steps_since_scaled += 1
-    if state.steps_since_scaled >= STEPS_BEFORE_A_HIGHER_SCALE:
-        state.loss_scale, state.steps_since_scaled = 2.0 * state.loss_scale, 0
+def _leave_out(job: Job, state: TrainState, *, loss: float, gradient: float, ranks: list[int]) -> None:
+    """Count a step that is not made, or stop: the optimizers are not called, as 0 × NaN is NaN.
 
-
-def _leave_out(job: Job, state: TrainState, *, loss: float, gradient: float) -> None:
-    """Count a step that is not made, or stop: the optimizers are not called, as 0 × NaN is NaN."""
+    ranks: the processes on which a loss is not finite; none where only a gradient is not, which is summed by then.
+    """
     name, value = ("loss", loss) if not math.isfinite(loss) else ("gradient", gradient)
-    if job.runtime.precision == "fp16" and name == "gradient" and state.loss_scale > LOWEST_SCALE:
-        state.loss_scale, state.steps_since_scaled = state.loss_scale / 2.0, 0
-        state.skipped_steps += 1
-        return
     state.skipped_steps += 1
+    if job.runtime.precision == "fp16" and name == "gradient" and state.lower_loss_scale():
+        return
     state.skipped_in_a_row += 1
     examples = job.source.describe(state.step)
+    if job.runtime.num_ranks > 1 and ranks:
+        examples += f"; on process {', '.join(map(str, ranks))} of {job.runtime.num_ranks}"
     if job.settings.on_non_finite == "skip" and state.skipped_in_a_row < job.settings.max_skipped_steps:
         warn(f"step {state.step + 1} is left out: its {name} is {value} ({examples})")
         return
@@ -258,7 +257,7 @@ def _metrics(job: Job, state: TrainState) -> dict[str, float]:
     accuracies = {f"{name}_accuracy": hits / (window.counts[name] or 1) for name, hits in window.correct.items()}
     metrics = {
         **losses,
-        "loss": sum(losses.values()),
+        "loss": sum(losses.values()) if losses else math.nan,  # every step of this line was left out
         **accuracies,
         "learning_rate": max(group["lr"] for group in job.optimizers[0].param_groups),
         "gradient_norm": window.gradient_norm,

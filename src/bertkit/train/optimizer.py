@@ -16,6 +16,9 @@ from bertkit.train.settings import TrainSettings
 from bertkit.train.shards import part_like, whole
 
 PEAK_RATE = "peak_learning_rate"  # key of a parameter group; the schedule multiplies it
+# What an optimizer cannot go on without, of each parameter.
+_MOMENTS: dict[type, set[str]] = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, Muon: {"momentum"}}
+_MOMENTS_OF_LAMB = {"exp_avg", "exp_avg_sq"}
 
 
 def build_optimizers(
@@ -84,8 +87,15 @@ def _first_optimizer(groups: list[dict[str, Any]], settings: TrainSettings) -> t
             "is not installed", field="--optimizer", value="lamb", remedy='pip install "bertkit[lamb]"'
         ) from None
     # You et al. 2020, version 3: no bias correction, decay inside the update whose length the trust ratio sets.
+    # Without adam_debias the package multiplies the rate by 1 / (1 − β₁ᵗ), ten times the peak in the first step, and
+    # counts t where no state_dict has it.
     lamb: torch.optim.Optimizer = Lamb(
-        groups, lr=settings.learning_rate, betas=betas, eps=settings.adam_epsilon, weight_decouple=False
+        groups,
+        lr=settings.learning_rate,
+        betas=betas,
+        eps=settings.adam_epsilon,
+        weight_decouple=False,
+        adam_debias=True,
     )
     return lamb
 
@@ -110,12 +120,23 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave; the groups' settings stay those of the running optimizer."""
+    """Put back what `optimizer_tensors` gave; the groups' settings stay those of the running optimizer.
+
+    Raises:
+        ValueError: another optimizer gave it, or one of other parameters.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         index, key = name.split(".", 1)
+        if int(index) >= len(parameters):
+            raise ValueError(f"moments of more than {len(parameters)} tensors")
         parameter = parameters[int(index)]
         is_cut_too = tensor.shape == parameter.shape  # moments are; the number of steps is not
+        if not is_cut_too and tensor.ndim > 0:
+            raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, its weight {tuple(parameter.shape)}")
         state.setdefault(int(index), {})[key] = part_like(tensor, parameter) if is_cut_too else tensor
+    needed = _MOMENTS.get(type(optimizer), _MOMENTS_OF_LAMB)
+    if missing := [key for kept in state.values() for key in sorted(needed - kept.keys())]:
+        raise ValueError(f"{missing[0]} is missing")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -156,6 +156,8 @@ def require_disk(job: Job, directory: Path) -> int:
     numbers = sum(parameter.numel() for parameter in job.module.module.parameters())
     copies = 1 + MOMENTS + (2 if settings.ema_decay is not None else 0)
     folders = settings.save_total_limit + 2  # the best one, and the one being written
+    if settings.keep_every is not None and settings.max_steps is not None:
+        folders += settings.max_steps // settings.keep_every
     size = numbers * BYTES * copies * folders
     (directory / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     if job.runtime.is_first:

@@ -22,6 +22,8 @@ from bertkit.train.shards import part_like
 TRAINING, STATE = "training", "state.json"
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 FIRST_LOSS_SCALE = 2.0**16  # for fp16
+LOWEST_LOSS_SCALE = 2.0**-10  # at this factor it is not fp16 that overflows
+STEPS_BEFORE_A_HIGHER_SCALE = 2000  # good steps in a row after which the factor is doubled
 # What may differ between two machines; all else that differs makes another run.
 MACHINE = frozenset({"device", "threads", "versions", "processes"})
 
@@ -50,7 +52,8 @@ class Window:
         self.slots += other.slots
         self.flops += other.flops
         self.seconds += other.seconds
-        self.gradient_norm = other.gradient_norm
+        if other.counts:  # a step left out has none
+            self.gradient_norm = other.gradient_norm
 
 
 @dataclass
@@ -69,6 +72,19 @@ class TrainState:
     steps_since_scaled: int = 0  # fp16 only
     source: dict[str, Any] = field(default_factory=dict)  # what the source of batches wants back
     window: Window = field(default_factory=Window)  # so that the first line after a resume is the one without a stop
+
+    def note_good_step(self) -> None:
+        """Count a step that was made, and double the factor of fp16 losses after many."""
+        self.steps_since_scaled += 1
+        if self.steps_since_scaled >= STEPS_BEFORE_A_HIGHER_SCALE:
+            self.loss_scale, self.steps_since_scaled = 2.0 * self.loss_scale, 0
+
+    def lower_loss_scale(self) -> bool:
+        """Halve the factor of fp16 losses, as a gradient overflowed; return whether it was not the lowest already."""
+        if self.loss_scale <= LOWEST_LOSS_SCALE:
+            return False
+        self.loss_scale, self.steps_since_scaled = self.loss_scale / 2.0, 0
+        return True
 
 
 @dataclass(frozen=True)
@@ -169,12 +185,18 @@ def restore(directory: Path, module: ParallelModule, optimizers: list[torch.opti
             raise InputError(
                 "is missing: the checkpoint was written with another optimizer", file=path, field="--optimizer"
             )
-        load_optimizer_tensors(optimizer, load_file(path))
-    if module.average is None:
-        return
-    if not (folder / AVERAGE).is_file():
+        try:
+            load_optimizer_tensors(optimizer, load_file(path))
+        except ValueError as problem:
+            raise InputError(
+                f"was written with another optimizer or other trained weights ({problem})",
+                file=path,
+                field="--optimizer, --freeze_layers",
+            ) from None
+    average, is_averaged = module.average, (folder / AVERAGE).is_file()
+    if is_averaged:  # training goes on from these; the model's file holds their average
+        module.load_weights(load_file(folder / WEIGHTS))
+    if average is not None and is_averaged:
+        average.load({name: part_like(t, average.tensors[name]) for name, t in load_file(folder / AVERAGE).items()})
+    elif average is not None:
         warn(f"{directory} has no averaged weights; the average begins anew with the weights of this step")
-        return
-    module.load_weights(load_file(folder / WEIGHTS))
-    average = module.average
-    average.load({name: part_like(t, average.tensors[name]) for name, t in load_file(folder / AVERAGE).items()})
