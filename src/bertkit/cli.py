@@ -26,6 +26,7 @@ COMMANDS = {
     "inspect corpus": ("inspect_corpus", "show a text as [[sentence, …], …], and count it"),
     "inspect vocab": ("inspect_vocab", "show what stands in a vocabulary, and how it covers a corpus"),
     "inspect data": ("inspect_data", "look at prepared data as training will see it"),
+    "inspect model": ("inspect_model", "show what stands in a model folder, and whether its head is trained"),
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),

@@ -19,7 +19,9 @@ from torch import Tensor
 from bertkit.data.masking import MaskingSettings, mask_tokens
 from bertkit.data.pairs import IS_NEXT, SPECIALS_OF_A_TEXT
 from bertkit.errors import InputError
+from bertkit.model.foreign_folder import require_plain_tokenizer_files
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
 from bertkit.text.tokenizer import Encoding, Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import CONTINUATION, MASK
@@ -259,7 +261,9 @@ def _loaded(
     if isinstance(model, PretrainingModel):
         assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
         return model.eval(), tokenizer
+    model = model_directory(model)
     loaded = load(model, head="masked_lm" if head == "masked_lm" else "next_sentence")
+    require_plain_tokenizer_files(model)
     assert isinstance(loaded, PretrainingModel)
     tokenizer = tokenizer or load_tokenizer(model)
     if tokenizer.vocabulary.size > loaded.config.vocab_size:
