@@ -22,7 +22,7 @@ from bertkit.errors import InputError
 from bertkit.model.foreign_folder import require_plain_tokenizer_files
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
-from bertkit.model.pretrained import load
+from bertkit.model.pretrained import Head, load
 from bertkit.text.tokenizer import Encoding, Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import CONTINUATION, MASK
 
@@ -42,11 +42,14 @@ class FilledText:
 class FillMask:
     """Fills [MASK] in texts, or hides tokens itself and fills them.
 
-    model: a model folder with a masked-LM head, or a model already loaded (then give its tokenizer).
+    model: a model folder with a masked-LM head, an id of the hub, or a model already loaded (then give its tokenizer).
+    allow_bin: open a pickle where the folder has no safetensors.
     """
 
-    def __init__(self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None) -> None:
-        self.model, self.tokenizer = _loaded(model, tokenizer, head="masked_lm")
+    def __init__(
+        self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
+    ) -> None:
+        self.model, self.tokenizer = _loaded(model, tokenizer, head="masked_lm", allow_bin=allow_bin)
 
     def __call__(self, text: str, *, top_k: int = 5) -> list[dict[str, Any]] | list[list[dict[str, Any]]]:
         """Return the top k records (score, token, token_str, sequence) of the one [MASK]; of each, where several are.
@@ -214,11 +217,15 @@ def _prepare(
 class NextSentence:
     """Judges whether B follows A.
 
-    model: a model folder with a next-sentence head, or a model already loaded (then give its tokenizer).
+    model: a model folder with a next-sentence head, an id of the hub, or a model already loaded (then give its
+        tokenizer).
+    allow_bin: open a pickle where the folder has no safetensors.
     """
 
-    def __init__(self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None) -> None:
-        self.model, self.tokenizer = _loaded(model, tokenizer, head="next_sentence")
+    def __init__(
+        self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
+    ) -> None:
+        self.model, self.tokenizer = _loaded(model, tokenizer, head="next_sentence", allow_bin=allow_bin)
 
     def __call__(self, first: str, second: str) -> dict[str, Any]:
         """Return {"is_next": bool, "score": probability that `second` follows `first`}."""
@@ -256,13 +263,13 @@ class NextSentence:
 
 
 def _loaded(
-    model: str | Path | PretrainingModel, tokenizer: Tokenizer | None, *, head: str
+    model: str | Path | PretrainingModel, tokenizer: Tokenizer | None, *, head: Head, allow_bin: bool
 ) -> tuple[PretrainingModel, Tokenizer]:
     if isinstance(model, PretrainingModel):
         assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
         return model.eval(), tokenizer
-    model = model_directory(model)
-    loaded = load(model, head="masked_lm" if head == "masked_lm" else "next_sentence")
+    model = model_directory(model, allow_pickle_weights=allow_bin)
+    loaded = load(model, head=head, allow_pickle_weights=allow_bin)
     require_plain_tokenizer_files(model)
     assert isinstance(loaded, PretrainingModel)
     tokenizer = tokenizer or load_tokenizer(model)

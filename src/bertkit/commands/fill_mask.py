@@ -25,6 +25,7 @@ class Config:
     mlm_probability: float = option(0.15, help="share of the tokens hidden, at least one (when hiding)")
     top_k: int = option(5, help="candidates shown for each mask")
     seed: int = option(12345, help="seed of the places hidden")
+    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
     json: bool = option(False, help="one JSON object a text instead of lines for people")
 
 
@@ -37,7 +38,7 @@ def run(config: Config) -> None:
     from bertkit.pipelines import FillMask
 
     texts = texts_given(config.texts, config.input_file)
-    fill = FillMask(config.model)
+    fill = FillMask(config.model, allow_bin=config.allow_bin)
     for filled in fill.fill(
         texts, masked=config.masked, mlm_probability=config.mlm_probability, seed=config.seed, top_k=config.top_k
     ):

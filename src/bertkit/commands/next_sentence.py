@@ -19,6 +19,7 @@ class Config:
     model: str = option(help="model folder with a next-sentence head")
     texts: list[str] = argument([], help="two texts, A and B, each in quotes")
     input_file: str | None = option(None, help="file with one pair a line, A and B parted by a tab")
+    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
     json: bool = option(False, help="one JSON object a pair instead of lines for people")
 
 
@@ -31,7 +32,7 @@ def run(config: Config) -> None:
     from bertkit.pipelines import NextSentence
 
     pairs = list(_pairs(config))
-    judge = NextSentence(config.model)
+    judge = NextSentence(config.model, allow_bin=config.allow_bin)
     for (first, second), answer in zip(pairs, judge.judge(pairs), strict=True):
         if config.json:
             result_json({"first": first, "second": second, **answer})
