@@ -12,28 +12,30 @@ _OFFSET = "its positions count from pad_token_id + 1 and skip padding, and its t
 _RELATIVE = "its attention looks at distances between tokens; BERT adds a vector to each position"
 # Networks with BERT's config keys, or nearly so, that compute something else.
 NOT_A_BERT = {
-    **dict.fromkeys(
-        ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "xmod", "longformer", "mpnet", "ibert"), _OFFSET
-    ),
-    **dict.fromkeys(("data2vec-text", "roberta-prelayernorm", "esm", "lilt", "markuplm"), _OFFSET),
-    **dict.fromkeys(("nezha", "deberta", "deberta-v2", "roformer", "xlnet", "funnel", "rembert"), _RELATIVE),
-    "albert": "all its layers share one set of weights, and its embeddings are narrower than its layers",
-    "distilbert": "it has no segments, and other names for everything",
-    "megatron-bert": "it normalises before each part of a layer, BERT after it",
-    "mobilebert": "its layers are narrower inside than between them",
-    "modernbert": "its attention turns queries and keys by their position, and looks at a window in most layers",
-    "nomic_bert": "its attention turns queries and keys by their position",
-    "bert-generation": "it has no segments and writes text from left to right",
-    "squeezebert": "its layers are grouped convolutions",
-    "convbert": "half of its heads are convolutions",
-    "big_bird": "its attention looks at blocks",
-    "layoutlm": "it adds where on the page a token stands",
-    "tapas": "it adds where in a table a token stands",
-    "visual_bert": "it reads pictures too",
-    "canine": "it reads characters without a vocabulary",
-    "gpt2": "it writes text from left to right",
-    "t5": "it has an encoder and a decoder",
-    "bart": "it has an encoder and a decoder",
+    name: reason
+    for names, reason in (
+        ("roberta xlm-roberta xlm-roberta-xl camembert xmod longformer mpnet ibert data2vec-text", _OFFSET),
+        ("roberta-prelayernorm lilt markuplm", _OFFSET),
+        ("nezha deberta deberta-v2 roformer xlnet funnel", _RELATIVE),
+        ("albert", "all its layers share one set of weights, and its embeddings are narrower than its layers"),
+        ("rembert", "its embeddings are narrower than its layers, and its decoder has a width of its own"),
+        ("distilbert", "it has no segments, and other names for everything"),
+        ("megatron-bert", "it normalises before each part of a layer, BERT after it"),
+        ("mobilebert", "its layers are narrower inside than between them"),
+        ("modernbert", "its attention turns queries and keys by their position, and looks at a window in most layers"),
+        ("nomic_bert esm", "its attention turns queries and keys by their position"),
+        ("bert-generation", "it has no segments and writes text from left to right"),
+        ("squeezebert", "its layers are grouped convolutions"),
+        ("convbert", "half of its heads are convolutions"),
+        ("big_bird", "its attention looks at blocks"),
+        ("layoutlm", "it adds where on the page a token stands"),
+        ("tapas", "it adds where in a table a token stands"),
+        ("visual_bert", "it reads pictures too"),
+        ("canine", "it reads characters without a vocabulary"),
+        ("gpt2", "it writes text from left to right"),
+        ("t5 bart", "it has an encoder and a decoder"),
+    )
+    for name in names.split()
 }
 # Key -> the values that a BERT encoder has there, and what another value means.
 _REQUIRED: dict[str, tuple[tuple[object, ...], str]] = {
