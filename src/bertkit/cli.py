@@ -38,6 +38,7 @@ COMMANDS = {
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),
     "embed": ("embed", "write texts as vectors, one a text or one a token"),
+    "export": ("export", "write a model as one ONNX or torch.export file"),
     "report": ("report", "write the HTML page of a run again"),
 }
 HELP_WIDTH = 110  # columns

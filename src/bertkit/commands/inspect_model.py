@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit import console
-from bertkit.commands.fill_mask import texts_given
 from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
 from bertkit.options import argument, option
+from bertkit.text.given import given_texts
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import MASK, UNK, read_vocabulary
 
@@ -75,7 +75,7 @@ def run(config: Config) -> None:
     Raises:
         InputError: the folder holds no BERT that can be loaded; the texts cannot be read.
     """
-    texts = None if config.input_file is None else list(texts_given([], config.input_file))
+    texts = None if config.input_file is None else list(given_texts([], config.input_file, example=""))
     findings = inspect_model(config.path, texts=texts, allow_bin=config.allow_bin)
     if config.json:
         console.result_json(_as_json(findings))
