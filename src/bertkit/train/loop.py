@@ -1,7 +1,7 @@
 """The training loop; it knows no task and no model.
 
 In: a module that gives sums of losses, a source of batches, and two callables: evaluate and save.
-Out: the weights changed, metrics written, checkpoints saved.  Next: tasks/pretraining.py (whose losses these are)
+Out: the weights changed, metrics written, checkpoints saved.  Next: ../tasks/ (whose losses these are)
 """
 
 import math
