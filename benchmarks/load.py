@@ -2,7 +2,7 @@
 
 In: nothing; a base-size checkpoint at random is written to a temporary folder.  Out: a table in Markdown. Each round is
 a process of its own; its libraries are imported before the clock starts.
-    OMP_NUM_THREADS=1 python benchmarks/load.py --rounds 7
+    OMP_NUM_THREADS=1 python benchmarks/load.py --rounds 6
 """
 
 import argparse
@@ -77,7 +77,7 @@ def write_models(folder: Path) -> float:
 def main() -> None:
     """Run every way in turn, round after round, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=6)
     rounds = parser.parse_args().rounds
     figures: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as name:

@@ -15,7 +15,10 @@ _PUBLIC = {
     "FillMask": "bertkit.pipelines",
     "InputError": "bertkit.errors",
     "NextSentence": "bertkit.pipelines",
+    "TaskConfig": "bertkit.model.task_config",
     "load": "bertkit.model.pretrained",
+    "push_to_hub": "bertkit.model.hub",
+    "save": "bertkit.model.pretrained",
 }
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,32 @@ def test_what_computes_something_else_is_refused_whatever_its_name(values: dict[
     with pytest.raises(InputError, match="is not a BERT encoder") as caught:
         require_bert(values, file="config.json")
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["roberta.", "module.albert.", "xlm_roberta."])
+def test_tensors_of_another_network_are_refused_whatever_config_json_says(tmp_path: Path, prefix: str) -> None:
+    edit_weights(folder_of(tmp_path), renamed("bert.", prefix))
+    with pytest.raises(InputError, match=rf"holds tensors of a model that is not a BERT encoder \({prefix}…\)"):
+        load(tmp_path)
+
+
+def test_a_second_copy_in_whole_numbers_is_refused(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    edit_weights(tmp_path, lambda t: t | {"cls.predictions.decoder.weight": t[WORDS].to(torch.int8)})
+    with pytest.raises(InputError, match=r"cls\.predictions\.decoder\.weight holds no floating-point numbers"):
+        load(tmp_path)
+
+
+def test_a_model_is_built_for_loading_without_importing_half_of_pytorch() -> None:
+    code = (
+        "import sys, torch; from bertkit.model.architectures import Unfilled, build\n"
+        "from bertkit.model.config import BertConfig\n"
+        "before = len(sys.modules)\n"
+        "with torch.device('meta'), Unfilled(): build(BertConfig(), head='pretraining')\n"
+        "print(len(sys.modules) - before < 100)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "True\n"
 
 
 def test_keys_that_every_old_config_json_has_are_known() -> None:

@@ -320,6 +320,7 @@ def test_sums_and_weights_of_parts_give_the_loss_of_the_whole() -> None:
     ("arguments", "message"),
     [
         ({"labels": ()}, "labels: has no label"),
+        ({"labels": default_labels(100_001)}, "labels: has too many labels"),
         ({"labels": ("a", "b", "a")}, "labels: names two labels alike\n  value: 'a'"),
         ({"labels": (1, 2)}, "labels: holds a label that is no text"),
         ({"problem_type": "ranking"}, "problem_type: is not known\n  value: 'ranking'\n  expected: single_label"),

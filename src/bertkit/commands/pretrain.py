@@ -46,7 +46,9 @@ class Config:
     model_size: str = option(
         "tiny", help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size"
     )
-    model_name_or_path: str | None = option(None, help="model folder to go on from, in place of a new model")
+    model_name_or_path: str | None = option(
+        None, help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model"
+    )
     hidden_dropout_prob: float | None = option(None, help="share of activations dropped; null: 0.1, or the model's")
     attention_probs_dropout_prob: float | None = option(
         None, help="share of attention weights dropped; null: 0.1, or the model's"
@@ -259,9 +261,11 @@ def _store_directory(config: Config) -> Path:
 
         return local_store(config.data_dir)
     from bertkit.data.cached_store import cached_store
+    from bertkit.model.hub import model_directory
     from bertkit.text.tokenizer import load_tokenizer
 
-    source = config.tokenizer or config.model_name_or_path
+    model = config.model_name_or_path
+    source = config.tokenizer or (None if model is None else model_directory(model))
     if source is None:
         raise InputError(
             "is needed to turn --input_file into ids",

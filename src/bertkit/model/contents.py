@@ -12,6 +12,7 @@ from bertkit.model.architectures import ARCHITECTURES, Head, trained_classifier
 from bertkit.model.config import BertConfig, config_from_json, json_object
 from bertkit.model.foreign_folder import ForeignFolder
 from bertkit.model.huggingface import PREFIX, WORD_EMBEDDINGS, canonical_names
+from bertkit.model.recognition import require_prefix_of_bert
 from bertkit.model.task_config import TaskConfig, same_labels, task_from_json
 from bertkit.model.weights import Weights, open_weights
 
@@ -46,7 +47,13 @@ def contents_of(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Content
         names = canonical_names(weights.shapes)
     except InputError as problem:
         raise InputError(problem.problem, file=path, expected=problem.expected) from None
+    require_prefix_of_bert(encoder_prefix(names), file=path)
     return Contents(path, values, config, weights, names)
+
+
+def encoder_prefix(names: dict[str, str]) -> str:
+    """Return what the names of an encoder's tensors begin with in a file; names: Hugging Face's -> the file's."""
+    return names.get(PREFIX + WORD_EMBEDDINGS, WORD_EMBEDDINGS).removesuffix(WORD_EMBEDDINGS)
 
 
 def remarks_on(found: Contents) -> list[str]:
@@ -55,8 +62,7 @@ def remarks_on(found: Contents) -> list[str]:
     if kind != "bert":
         named = "has no model_type" if kind is None else f"calls the model {kind!r}"
         remarks.append(f"config.json {named}; its keys and its tensors are a BERT's")
-    words = found.names.get(PREFIX + WORD_EMBEDDINGS)
-    prefix = (words or "").removesuffix(WORD_EMBEDDINGS)
+    prefix = encoder_prefix(found.names)
     if prefix not in ("", PREFIX):
         remarks.append(f"the encoder's tensors begin with {prefix!r}")
     return remarks

@@ -21,6 +21,8 @@ _ZIP = b"PK\x03\x04"
 class PickledFiles:
     """The tensors of one or several .bin files, read as a whole when this is made, each let go once it was read.
 
+    Read by the folder's descriptor and not mapped: mapping takes a path, and the older of the two formats cannot be.
+
     Raises:
         InputError: PyTorch is older than SAFE_FROM; a file holds anything but tensors by name, or is damaged.
     """

@@ -21,6 +21,7 @@ from bertkit.model.architectures import (
     CLASSIFIERS,
     Head,
     Model,
+    Unfilled,
     architecture_of,
     build,
     head_in,
@@ -135,7 +136,7 @@ def _load(
         if foreign:
             remarks.append(foreign)
             shapes = {name: shape for name, shape in shapes.items() if name not in classifier_names(found)}
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         model = build(config, head=head, task=task)
     prefix = "encoder." if isinstance(model, Encoder) else ""
     wanted = {prefix + name: tensor.shape for name, tensor in model.state_dict().items()}
@@ -169,7 +170,7 @@ def _check_shapes(match: Match, found: Contents) -> None:
             expected=f"{shape}, as config.json says",
             remedy="the folder mixes two models, or config.json was edited; copy both files from one checkpoint",
         )
-    for names in match.sources.values():
+    for names in [*match.sources.values(), tuple(match.copies)]:
         for name in names:
             dtype = found.weights.dtypes[name]
             if dtype is None or not dtype.is_floating_point:

@@ -77,6 +77,23 @@ def require_bert(values: dict[str, Any], *, file: str | Path) -> None:
         raise _refused(file, "max_position_embeddings", positions, f"it is a RoBERTa's: {_OFFSET}")
 
 
+def require_prefix_of_bert(prefix: str, *, file: str | Path) -> None:
+    """Refuse tensors whose names begin with those of another network, whatever config.json says.
+
+    Raises:
+        InputError: with the prefix and what is different.
+    """
+    for part in prefix.split("."):
+        reason = NOT_A_BERT.get(part.replace("_", "-")) or NOT_A_BERT.get(part)
+        if reason is not None:
+            raise InputError(
+                f"holds tensors of a model that is not a BERT encoder ({prefix}…): {reason}",
+                file=file,
+                expected="BERT's encoder",
+                remedy="give a folder with a BERT checkpoint",
+            )
+
+
 def _names(values: dict[str, Any]) -> list[str]:
     """What the model calls itself: its model_type, and the architectures without their heads, in the same spelling."""
     given = values.get("model_type")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import InputError
+from bertkit.model.architectures import Unfilled
 from bertkit.model.card import model_card
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
@@ -50,7 +51,7 @@ def resize_vocabulary(
             state[name] = _resized(tensor, rows, std=0.0, generator=generator)  # (vocab,)
         else:
             state[name] = tensor.clone()
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         if isinstance(model, Encoder):
             other: Encoder | PretrainingModel = Encoder(resized, pooler=model.pooler is not None)
         else:

@@ -63,7 +63,7 @@ def open_weights(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Weight
             file=folder.path / pickled,
             expected=f"{WEIGHTS}, which holds numbers and nothing else",
             remedy="ask its maker for safetensors; or, where you trust the file, --allow_bin (in Python "
-            "allow_pickle_weights=True), and `bertkit.model.pretrained.save` to keep it as safetensors",
+            "allow_pickle_weights=True), and `bertkit.save` to keep it as safetensors",
         )
     from bertkit.model.pickled_weights import PickledFiles
 

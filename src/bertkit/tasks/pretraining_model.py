@@ -12,6 +12,7 @@ from bertkit.data.pairs import PairSettings
 from bertkit.errors import InputError
 from bertkit.model.config import MODEL_SIZES, BertConfig, config_from_json, config_of_size, read_json_object
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import Head, build, load_with_report
 from bertkit.tasks.layers import freeze, with_dropout
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
@@ -37,7 +38,7 @@ def choose_model(
         InputError: no such model, or one whose vocabulary or positions do not fit the data.
     """
     head: Head = "masked_lm" if pairs.pairing == "none" else "pretraining"
-    given = checkpoint or choice.directory
+    given = checkpoint or (None if choice.directory is None else model_directory(choice.directory))
     loaded = None
     if given is None:
         config = _new_config(choice.size, tokenizer)
