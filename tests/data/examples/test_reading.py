@@ -17,7 +17,7 @@ def test_the_report_says_what_was_recognised_changed_dropped_and_skipped(capsys:
     report.add_problem(InputError("is broken"))
     report.changed["CRLF line end made LF"] += 5
     report.reject(InputError("is broken too"))
-    report.finish()
+    report.finish(num_examples=2, flag="--train_file")
     report.say()
     assert capsys.readouterr().err.splitlines() == [
         "x.csv: csv",
@@ -34,11 +34,18 @@ def test_the_report_says_what_was_recognised_changed_dropped_and_skipped(capsys:
 def test_problems_are_raised_together_unless_they_may_be_skipped() -> None:
     for on_bad in ("error", "skip"):
         report = ExampleReport(on_bad)
-        report.finish()
+        report.finish(num_examples=1, flag="--train_file")
         report.add_problem(InputError("one"))
         report.add_fatal(InputError("two"))
         with pytest.raises(InputErrors, match="2 of 2 problems shown"):
-            report.finish()
+            report.finish(num_examples=1, flag="--train_file")
+
+
+def test_files_of_which_nothing_is_left_are_refused() -> None:
+    report = ExampleReport("skip")
+    report.add_problem(InputError("one"))
+    with pytest.raises(InputErrors, match=r"one\n--train_file: no example is left\n  value: 'records read: 1"):
+        report.finish(num_examples=0, flag="--train_file")
 
 
 def test_every_setting_is_a_flag_with_a_help_text() -> None:

@@ -249,6 +249,7 @@ def test_texts_to_predict_need_no_labels_and_may_be_empty(tmp_path: Path) -> Non
         ("x.json", '[{"text": "a"', 1, None, "broken JSON"),
         ("x.txt", "just a line\n", None, None, "neither the name nor the first line says"),
         ("x.csv", "\n \n", None, None, "holds no record"),
+        ("x.csv", "text,label\n", None, None, "holds a header and no record"),
         ("x.csv", b"text,label\na,1\nb\xff,2\n", 3, None, "byte 2 of the line is not UTF-8"),
         ("x.csv", "text,label\na,1\nb\0,2\n", 3, None, "byte 2 of the line is NUL"),
         ("x.csv", "text,label\na,1\n".encode("utf-16"), None, None, "is UTF-16"),

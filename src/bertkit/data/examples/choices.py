@@ -58,7 +58,7 @@ def read_choice_examples(
                 report.add_problem(problem)
             else:
                 report.keep()
-    report.finish()
+    report.finish(num_examples=len(examples), flag=flag)
     return examples
 
 

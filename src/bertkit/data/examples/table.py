@@ -149,6 +149,8 @@ def _delimited(
         if known is None:
             raise _no_names(first, source, first_line, layout)
         names, said = known[0], f", no header row; {known[1]}"
+    if not filled:
+        raise InputError("holds a header and no record", file=source.path, remedy="give a file with labelled examples")
     names = _distinct(names, source, first_line)
     records = []
     for number, fields in filled:
