@@ -23,7 +23,7 @@ def test_class_figures_are_those_of_scikit_learn_on_a_thousand_cases() -> None:
         gold = generator.integers(0, 4, size)
         found = np.where(generator.random(size) < 0.5, gold, generator.integers(0, 4, size))
         ours = classification_scores(gold.tolist(), found.tolist(), names=names)
-        assert ours.accuracy == pytest.approx(metrics.accuracy_score(gold, found), abs=1e-9)
+        assert ours.accuracy == pytest.approx((gold == found).mean(), abs=1e-9)
         assert ours.macro_f1 == pytest.approx(metrics.f1_score(gold, found, average="macro", zero_division=0), abs=1e-9)
         assert ours.micro_f1 == pytest.approx(ours.accuracy, abs=1e-9)
         counts = np.zeros((4, 4), int)
@@ -71,7 +71,7 @@ def test_correlations_are_those_of_scipy_and_undefined_ones_are_none() -> None:
 
 def test_sets_of_classes_are_scored_as_scikit_learn_does() -> None:
     generator = np.random.default_rng(3)
-    for _ in range(300):
+    for _ in range(100):
         gold = generator.random((6, 3)) < 0.4
         found = np.where(generator.random((6, 3)) < 0.7, gold, ~gold)
         ours = multi_label_scores(gold, found, names=["a", "b", "c"])
