@@ -1,4 +1,4 @@
-"""How well texts are classified or scored; scikit-learn and SciPy do the arithmetic.
+"""How well texts are classified or scored: scikit-learn's and SciPy's figures.
 
 In: gold and predicted ids, sets of ids, or numbers.  Out: named figures.  Next: question_answering.py
 """
@@ -38,19 +38,21 @@ def classification_scores(
 
     wanted, found = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
     assert len(wanted) == len(found) > 0, "as many predictions as labels, and at least one"
-    ids = list(range(len(names)))
-    precision, recall, f1, support = metrics.precision_recall_fscore_support(
-        wanted, found, labels=ids, average=None, zero_division=0
-    )
-    present = sorted({*wanted.tolist(), *found.tolist()})
-    rows = zip(precision.tolist(), recall.tolist(), f1.tolist(), support.tolist(), strict=True)
+    table = metrics.confusion_matrix(wanted, found, labels=range(len(names)))
+    by_class = {
+        name: scores_of(int(table[id, id]), num_predicted=int(table[:, id].sum()), num_gold=int(table[id].sum()))
+        for id, name in enumerate(names)
+    }
+    present = [names[id] for id in sorted({*wanted.tolist(), *found.tolist()})]
+    right = int(table.trace())
     return ClassificationScores(
-        accuracy=float(metrics.accuracy_score(wanted, found)),
-        macro_f1=float(metrics.f1_score(wanted, found, labels=present, average="macro", zero_division=0)),
-        micro_f1=float(metrics.f1_score(wanted, found, labels=present, average="micro", zero_division=0)),
-        matthews_correlation=float(metrics.matthews_corrcoef(wanted, found)),
-        by_class={name: Scores(p, r, f, int(s)) for name, (p, r, f, s) in zip(names, rows, strict=True)},
-        confusion=metrics.confusion_matrix(wanted, found, labels=ids).tolist(),
+        accuracy=right / len(wanted),
+        macro_f1=sum(by_class[name].f1 for name in present) / len(present),
+        micro_f1=scores_of(right, num_predicted=len(found), num_gold=len(wanted)).f1,
+        # Of one class alone it is 0, but scikit-learn warns that its table has one cell.
+        matthews_correlation=float(metrics.matthews_corrcoef(wanted, found)) if len(present) > 1 else 0.0,
+        by_class=by_class,
+        confusion=table.tolist(),
         only_class=names[found[0]] if len(set(found.tolist())) == 1 < len(set(wanted.tolist())) else None,
     )
 

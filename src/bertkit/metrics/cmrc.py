@@ -14,9 +14,10 @@ _CHINESE = re.compile("[\u4e00-\u9fa5]")
 _TREEBANK: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'^"'), "`` "),
     (re.compile(r'([ (\[{<])"'), r"\1 `` "),
-    (re.compile(r"\.\.\."), " ... "),
+    (re.compile(r"(?i)(?<![\w'])'(?!re|ve|ll|m|t|s|d|n)(?=\w)"), "' "),
+    (re.compile(r"\.{2,}"), r" \g<0> "),
     (re.compile(r"[;@#$%&]"), r" \g<0> "),
-    (re.compile(r"([^.])(\.)([\])}>\"']*)\s*$"), r"\1 \2\3 "),
+    (re.compile(r"([^.])(\.)([\])}>\"' ]*)$"), r"\1 \2 \3 "),
     (re.compile(r"([:,])(?=\D|$)"), r" \1 "),
     (re.compile(r"[?!]"), r" \g<0> "),
     (re.compile(r"([^'])' "), r"\1 ' "),

@@ -58,7 +58,7 @@ def read_choice_examples(
                 report.add_problem(problem)
             else:
                 report.keep()
-    report.finish()
+    report.finish(num_examples=len(examples), flag=flag)
     return examples
 
 
@@ -104,8 +104,8 @@ def _reader(table: Table, settings: ReadingSettings) -> tuple[Reader, str]:
 
 def _parts(table: Table, settings: ReadingSettings) -> _Parts | None:
     names = table.columns
-    if table.is_json and table.records:
-        names = tuple(_flattened(table.records[0]).fields)
+    if table.is_json:
+        names = tuple(dict.fromkeys(name for record in table.records for name in _flattened(record).fields))
     numbered = sorted((int(match[2]), name) for name in names if (match := _NUMBERED.fullmatch(name)))
     choices = tuple(name for _, name in numbered)
     if not choices and {"A", "B"} <= set(names):
@@ -167,6 +167,8 @@ def joined(texts: list[str]) -> str:
 def _choices(record: Record, columns: tuple[str, ...], source: Source) -> tuple[list[str], list[str]]:
     """The texts of the choices, and their keys, if they have any."""
     if len(columns) > 1:
+        there = [place for place, column in enumerate(columns) if record.fields.get(column) is not None]
+        columns = columns[: max(there, default=-1) + 1] or columns  # a record may have fewer choices than others
         texts = [text_of(record, column, source, flag="--choice_columns") for column in columns]
         return texts, list(columns) if set(columns) <= set("ABCDEFGHIJ") else []
     value: Any = field_of(record, columns[0], source, flag="--choice_columns")

@@ -66,7 +66,7 @@ def read_text_examples(
                 report.add_problem(problem)
             else:
                 report.keep()
-    report.finish()
+    report.finish(num_examples=len(examples), flag=flag)
     return examples
 
 

@@ -27,7 +27,6 @@ class _Sentence:
     lines: list[int] = field(default_factory=list)
     fields: list[list[str]] = field(default_factory=list)
     text: str | None = None  # of a comment `# text = …`
-    problem: InputError | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def _example(sentence: _Sentence, document: int, columns: _Columns, source: Sour
                 expected=f"{columns.width} columns, as in the first line",
                 remedy="mend the line; a blank line ends a sentence",
             )
-        words.append(checked_text(fields[columns.word], source, number, "word"))
+        words.append(fields[columns.word])
         if columns.tag is not None:
             tag = fields[columns.tag]
             if not tag.strip():
@@ -186,7 +185,7 @@ def _example(sentence: _Sentence, document: int, columns: _Columns, source: Sour
         text, offsets = joined_words(words)
     return TaggedExample(
         id=f"{source.name}:{sentence.lines[0]}",
-        text=text,
+        text=checked_text(text, source, sentence.lines[0], "word"),
         words=tuple(words),
         offsets=offsets,
         tags=tuple(tags) if columns.tag is not None else None,

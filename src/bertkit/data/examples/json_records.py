@@ -48,13 +48,15 @@ def json_records(source: Source, report: ExampleReport) -> tuple[str, list[Recor
 def _is_jsonl(filled: list[tuple[int, str]], source: Source) -> bool:
     """Whether every line is a value of its own; a whole file on one line (SQuAD's usual form) is not jsonl."""
     first = filled[0][1].strip()
+    named = source.plain_name.endswith((".jsonl", ".ndjson"))
     try:
         value = json.loads(first)
     except (ValueError, RecursionError):
-        return source.plain_name.endswith((".jsonl", ".ndjson"))
+        return named
     if len(filled) > 1:
         return True
-    return isinstance(value, dict) and not isinstance(value.get("data"), list)
+    whole = isinstance(value, dict) and "data" in value
+    return isinstance(value, dict) and not (whole and (isinstance(value["data"], list) or not named))
 
 
 def _of_lines(filled: list[tuple[int, str]], source: Source, report: ExampleReport) -> list[Record]:

@@ -57,7 +57,7 @@ def read_question_examples(
     empty = [example for example in examples if not example.question.strip()]
     if empty:  # CMRC 2018 has some
         report.warn(f"{len(empty):,} questions are empty, first in {empty[0].file}:{empty[0].line}")
-    report.finish()
+    report.finish(num_examples=len(examples), flag=flag)
     return examples
 
 

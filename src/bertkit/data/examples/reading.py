@@ -117,14 +117,20 @@ class ExampleReport:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def finish(self) -> None:
-        """Raise what was found; with on_bad="skip" only what cannot be skipped.
+    def finish(self, *, num_examples: int, flag: str) -> None:
+        """Raise what was found; with on_bad="skip" only what cannot be skipped, and that nothing is left.
+
+        num_examples: of the files of this flag.
 
         Raises:
             InputErrors: the first 20 problems and their total.
         """
         if self.num_problems and (self.on_bad == "error" or self._fatal):
             raise InputErrors(self.problems, total=self.num_problems)
+        if num_examples == 0:
+            rows = ", ".join(f"{what}: {count:,}" for what, count in self.rows())
+            nothing = InputError("no example is left", field=flag, value=rows, remedy="mend the files")
+            raise InputErrors([*self.problems, nothing], total=self.num_problems + 1)
 
     def say(self) -> None:
         """Say what was recognised, changed, dropped and skipped."""

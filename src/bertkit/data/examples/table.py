@@ -15,6 +15,7 @@ from bertkit.text.readers import Source, find_sources, read_lines
 from bertkit.text.tables import is_no_name, ragged
 
 ROWS_AT_ONCE = 4096  # rows of a Parquet file that are turned at once
+_SEPARATED = {2: ["text", "label"], 3: ["sentence1", "sentence2", "label"]}  # fields of a line with a --separator
 # Given the first rows of a file without a header, the names of its columns and why; None: not known.
 Shape = Callable[[list[list[str]]], tuple[list[str], str] | None]
 
@@ -25,7 +26,7 @@ class Table:
 
     source: Source
     layout: str  # csv, tsv, separated, jsonl, json, parquet
-    columns: tuple[str, ...]  # of JSON: those of the first record
+    columns: tuple[str, ...]  # of JSON: all fields that some record has
     records: list[Record]
     header: str  # how the columns got their names, to be said
 
@@ -69,7 +70,8 @@ def read_table(source: Source, settings: ReadingSettings, report: ExampleReport,
         return _parquet(source)
     if layout == "json":
         layout, records = json_records(source, report)
-        return Table(source, layout, tuple(records[0].fields) if records else (), records, "")
+        columns = dict.fromkeys(name for record in records for name in record.fields)
+        return Table(source, layout, tuple(columns), records, "")
     width = len(settings.names() or ())
     if layout == "csv":
         rows: Iterator[Row] = csv_rows(source, changed=report.changed)
@@ -142,10 +144,13 @@ def _delimited(
         report.drop("header row")
         filled = filled[1:]
     else:
-        known = shape([fields for _, fields in filled])
+        fixed = _SEPARATED.get(len(first)) if layout == "separated" else None
+        known = (fixed, f"taken as {', '.join(fixed)}") if fixed else shape([fields for _, fields in filled])
         if known is None:
             raise _no_names(first, source, first_line, layout)
         names, said = known[0], f", no header row; {known[1]}"
+    if not filled:
+        raise InputError("holds a header and no record", file=source.path, remedy="give a file with labelled examples")
     names = _distinct(names, source, first_line)
     records = []
     for number, fields in filled:
@@ -181,7 +186,7 @@ def _is_header(first: Sequence[str], settings: ReadingSettings, layout: str) -> 
         return True
     if layout == "separated" and not asked:
         return False
-    return len(names) == len(set(names)) and first_of(names, sorted(known_columns())) is not None
+    return first_of(names, sorted(known_columns())) is not None
 
 
 def _refuse_header(first: Sequence[str], names: Sequence[str], source: Source, line: int) -> None:

@@ -45,7 +45,7 @@ def read_tagged_examples(
                 examples += conll_examples(source, settings, report, labelled=labelled)
         except InputError as problem:
             report.add_fatal(problem)
-    report.finish()
+    report.finish(num_examples=len(examples), flag=flag)
     return examples
 
 
@@ -162,7 +162,7 @@ def resolve_tags(
             sound = _sound(example, scheme, settings, report)
             if sound is not None:
                 resolved[split].append(sound)
-    report.finish()
+    report.finish(num_examples=sum(map(len, resolved.values())), flag="tags")
     tags = tag_map([example for examples in resolved.values() for example in examples])
     if all(tag.isdigit() for tag in tags.names):
         report.warn("tags are numbers: answers will be numbers too; give the names of the tags to get names")
