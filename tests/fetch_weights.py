@@ -13,8 +13,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.files import sha256_of_file, write_atomically
-from bertkit.text.corpora import cache_directory
+from bertkit.files import cache_directory, sha256_of_file, write_atomically
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,20 @@ class Config:
     building: Building = group(Building)
 
 
+@dataclass(frozen=True)
+class Short:
+    building: Building = group(Building, defaults={"max_seq_length": 32})
+
+
+def test_a_command_may_have_defaults_of_its_own() -> None:
+    [length, rate] = options_of(Short)
+    assert (length.default, rate.default) == (32, 0.15)
+    assert config_from(Short, {}) == Short()
+    assert Short().building.max_seq_length == 32
+    assert config_from(Short, {"max_seq_length": 64}).building.max_seq_length == 64
+    assert values_of(Short()) == {"max_seq_length": 32, "mlm_probability": 0.15}
+
+
 def test_options_come_in_order_with_groups_opened() -> None:
     options = list(options_of(Config))
     assert [each.name for each in options] == [

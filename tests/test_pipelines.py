@@ -10,6 +10,7 @@ import torch
 import toy_model as toy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from bertkit import FillMask as PublicFillMask
 from bertkit import NextSentence as PublicNextSentence
@@ -457,3 +458,18 @@ def _undecided_model() -> PretrainingModel:
     with torch.no_grad():
         model.nsp_head.bias[0] -= float(np.median(np.log(scores) - np.log1p(-np.array(scores))))  # type: ignore[union-attr]
     return model
+
+
+@pytest.mark.parametrize("kind", ["FillMask", "NextSentence"])
+def test_a_pickle_and_a_link_are_opened_only_where_that_is_asked_for(tmp_path: Path, kind: str) -> None:
+    make = {"FillMask": FillMask, "NextSentence": NextSentence}[kind]
+    folder = toy.model_folder(tmp_path / "model", toy.random_model())
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="is a pickle"):
+        make(folder)
+    make(folder, allow_bin=True)
+    (folder / "vocab.txt").rename(tmp_path / "vocab.txt")
+    (folder / "vocab.txt").symlink_to(tmp_path / "vocab.txt")
+    with pytest.raises(InputError, match=r"vocab\.txt: is a symbolic link"):
+        make(folder, allow_bin=True)

@@ -85,9 +85,12 @@ def test_the_extras_that_the_readme_names_exist() -> None:
     assert named <= extras.keys()
 
 
+LAUNCHERS = ("nproc_per_node", "nnodes", "num_processes", "cpu")  # flags of torchrun and accelerate launch
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_that_the_pages_name_exist_in_some_command(page: str) -> None:
-    known = {"help", "version", CONFIG_FILE.name}
+    known = {"help", "version", CONFIG_FILE.name, *LAUNCHERS}
     for module, _ in COMMANDS.values():
         for option in options_of(import_module(f"bertkit.commands.{module}").Config):
             known |= {option.name, *option.aliases}

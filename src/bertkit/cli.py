@@ -1,18 +1,21 @@
 """The front door: the command table, flags and YAML to a Config, errors to exit codes.
 
-In: the words of the command line.  Out: an exit code (0 done, 2 the input is wrong, 130 interrupted).
+In: the words of the command line.  Out: an exit code (0 done, 2 the input is wrong, 130 interrupted, 143 terminated).
 A command's module, and the value parser, are imported only when that command is called.  Next: flags.py
 """
 
+import errno
 import os
 import select
 import sys
 import textwrap
 from importlib import import_module
+from pathlib import Path
 from typing import get_origin
 
 from bertkit import __version__, console
-from bertkit.errors import InputError
+from bertkit.errors import SIGNALLED, InputError, Stopped
+from bertkit.files import free_bytes
 from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given
 from bertkit.options import REQUIRED, Option, config_from, options_of
 
@@ -26,8 +29,12 @@ COMMANDS = {
     "inspect corpus": ("inspect_corpus", "show a text as [[sentence, …], …], and count it"),
     "inspect vocab": ("inspect_vocab", "show what stands in a vocabulary, and how it covers a corpus"),
     "inspect data": ("inspect_data", "look at prepared data as training will see it"),
+    "inspect model": ("inspect_model", "show what stands in a model folder, and whether its head is trained"),
     "inspect attention": ("inspect_attention", "write a page of what every head of a model looks at in a text"),
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
+    "finetune": ("finetune", "fine-tune a model on labelled files: texts, tags, choices, questions"),
+    "evaluate": ("evaluate", "measure a fine-tuned model on labelled files"),
+    "predict": ("predict", "let a fine-tuned model answer a file, a line an answer"),
     "fill-mask": ("fill_mask", "say what stands behind [MASK]"),
     "next-sentence": ("next_sentence", "say whether one text follows another"),
     "embed": ("embed", "write texts as vectors, one a text or one a token"),
@@ -45,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as problem:
         console.error(str(problem))
         return 2
+    except Stopped as stopped:
+        console.say(str(stopped))
+        return SIGNALLED + stopped.signal_number
     except KeyboardInterrupt:
         console.say("interrupted; a training run goes on by --resume_from last, a build by the same command")
         return 130
@@ -55,7 +65,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         if problem.filename is None:
             raise
-        console.error(f"{problem.filename}: {problem.strerror}")
+        is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        free = f" ({free_bytes(Path(problem.filename)):,} bytes are free)" if is_full else ""
+        console.error(f"{problem.filename}: {problem.strerror}{free}")
         return 2
 
 

@@ -3,9 +3,10 @@
 In: a problem found in a file, a flag or a model folder.  Out: one exception with one message.  Next: console.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+SIGNALLED = 128  # an exit code says by which signal: 128 and its number
 SHOWN_PROBLEMS = 20  # a list of errors shows this many and then the total
 
 
@@ -62,11 +63,26 @@ class InputErrors(InputError):
         self.total = len(self.problems) if total is None else total
         super().__init__(f"{self.total} problems")
 
+    def __reduce__(self) -> tuple[Callable[..., "InputErrors"], tuple[list[InputError], int]]:
+        return _errors_again, (self.problems, self.total)  # for another process; by default it would get the message
+
     def _message(self) -> str:
         shown = "\n".join(str(problem) for problem in self.problems[:SHOWN_PROBLEMS])
         if self.total == 1:
             return shown
         return f"{shown}\n{min(len(self.problems), SHOWN_PROBLEMS)} of {self.total} problems shown"
+
+
+def _errors_again(problems: list[InputError], total: int) -> InputErrors:
+    return InputErrors(problems, total=total)
+
+
+class Stopped(Exception):
+    """A run that ended because a signal asked it to, its state saved; no error, but not finished either."""
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        self.signal_number = signal_number
+        super().__init__(message)
 
 
 def _shortened(value: object, *, limit: int = 200) -> str:

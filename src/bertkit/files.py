@@ -3,11 +3,13 @@
 In: bytes and paths.  Out: files and folders that are whole or absent.  Next: errors.py
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertkit.errors import InputError
@@ -29,12 +31,25 @@ def file_written_atomically(path: str | Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         fsync_file(temporary)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # which would hide what went wrong before
+            temporary.unlink(missing_ok=True)
     fsync_directory(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError inside the path that it is about, where the system names none: a full disk, say."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno is not None and problem.filename is None:
+            problem.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -56,6 +71,7 @@ def directory_written_atomically(path: str | Path) -> Iterator[Path]:
         finish_directory(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        put_back(path)
 
 
 def put_back(path: Path) -> None:
@@ -77,6 +93,7 @@ def finish_directory(temporary: Path, path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
         os.replace(path, old)
         os.replace(temporary, path)
+        fsync_directory(path.parent)
         shutil.rmtree(old)
     else:
         os.replace(temporary, path)
@@ -85,7 +102,7 @@ def finish_directory(temporary: Path, path: Path) -> None:
 
 def fsync_file(path: Path) -> None:
     """Ask the disk to keep what was written to the file at `path`."""
-    with open(path, "rb") as file:
+    with naming(path), open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
@@ -93,9 +110,35 @@ def fsync_directory(path: Path) -> None:
     """Ask the disk to keep the names in the folder at `path`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_directory() -> Path:
+    """Return the folder for what is made once: $BERTKIT_CACHE, else `bertkit` in the user's cache folder."""
+    given = os.environ.get("BERTKIT_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "bertkit"
+    local = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
+    return (Path(local) if local else Path.home() / ".cache") / "bertkit"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock at `path` inside the block, and wait for it first; a killed holder lets it go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def free_bytes(path: Path) -> int:
+    """Return the bytes that are free on the disk where `path` stands, or would stand."""
+    return shutil.disk_usage(next(place for place in (path, *path.absolute().parents) if place.exists())).free
 
 
 def sha256_of_file(path: str | Path) -> str:

@@ -5,7 +5,7 @@ Imports no argument parser, so that any room may define its own settings.  Next:
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -38,9 +38,13 @@ def argument(default: Any = REQUIRED, *, help: str) -> Any:
     return _field(default, {"help": help, "positional": True})
 
 
-def group(settings: type) -> Any:
-    """Return a dataclass field that holds another settings dataclass; its fields are flags of the command too."""
-    return dataclasses.field(default_factory=settings, metadata={"group": settings})
+def group(settings: type, *, defaults: Mapping[str, Any] | None = None) -> Any:
+    """Return a dataclass field that holds another settings dataclass; its fields are flags of the command too.
+
+    defaults: by name, where this command's are other than those of the settings.
+    """
+    own = dict(defaults or {})
+    return dataclasses.field(default_factory=lambda: settings(**own), metadata={"group": settings, "defaults": own})
 
 
 def _field(default: Any, metadata: dict[str, Any]) -> Any:
@@ -51,16 +55,20 @@ def _field(default: Any, metadata: dict[str, Any]) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def options_of(config: type, *, path: tuple[str, ...] = ()) -> Iterator[Option]:
+def options_of(
+    config: type, *, path: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
+) -> Iterator[Option]:
     """Yield every option of a Config class, groups opened, in the order of their fields."""
     hints = get_type_hints(config)
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
-            yield from options_of(field.metadata["group"], path=(*path, field.name))
+            own = field.metadata["defaults"]
+            yield from options_of(field.metadata["group"], path=(*path, field.name), defaults=own)
             continue
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
+        default = (defaults or {}).get(field.name, default)
         yield Option(
             name=field.name,
             type=hints[field.name],
@@ -77,7 +85,7 @@ def config_from(config: type, values: dict[str, Any]) -> Any:
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
-            arguments[field.name] = config_from(field.metadata["group"], values)
+            arguments[field.name] = config_from(field.metadata["group"], {**field.metadata["defaults"], **values})
         elif field.name in values:
             arguments[field.name] = values[field.name]
     return config(**arguments)

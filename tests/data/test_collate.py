@@ -69,7 +69,7 @@ def test_dtypes_are_what_the_model_takes() -> None:
 
 def test_an_empty_micro_batch_has_its_keys_and_no_rows() -> None:
     batch = collate(ROWS, HIDDEN, LABELS, positions=np.zeros(0, np.int64))
-    assert batch["input_ids"].shape == (0, 0)
+    assert batch["input_ids"].shape == (0, 1)
     assert len(batch["mlm_positions"]) == len(batch["next_sentence_label"]) == 0
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from bertkit.data.order import global_batch, micro_batches, steps_in_epoch
+from bertkit.data.order import MicroBatch, global_batch, micro_batches, steps_in_epoch
 
 LENGTHS = st.lists(st.integers(3, 128), max_size=60)
 
@@ -44,6 +45,10 @@ def test_a_step_is_had_without_the_steps_before_it() -> None:
     assert len(global_batch(seed=0, epoch=0, step=32, num_rows=1000, batch_size=32)) == 0  # behind the end
 
 
+def cuts_of(ranks: list[list[MicroBatch]]) -> list[NDArray[np.int64]]:
+    return [cut.rows for rank in ranks for cut in rank]
+
+
 @given(LENGTHS, st.integers(1, 1000), st.integers(1, 5))
 def test_every_row_is_dealt_once_within_the_budget_and_ranks_get_the_same_number(
     lengths: list[int], micro_batch_tokens: int, num_ranks: int
@@ -51,7 +56,7 @@ def test_every_row_is_dealt_once_within_the_budget_and_ranks_get_the_same_number
     ranks = micro_batches(np.array(lengths, int), micro_batch_tokens=micro_batch_tokens, num_ranks=num_ranks)
     assert len(ranks) == num_ranks
     assert len({len(rank) for rank in ranks}) == 1
-    cuts = [cut.tolist() for rank in ranks for cut in rank]
+    cuts = [rows.tolist() for rows in cuts_of(ranks)]
     assert sorted(chain(*cuts)) == list(range(len(lengths)))
     for cut in cuts:
         own = [lengths[row] for row in cut]
@@ -66,13 +71,15 @@ def test_the_cuts_are_the_same_for_any_number_of_ranks(
 ) -> None:
     one = micro_batches(np.array(lengths, int), micro_batch_tokens=micro_batch_tokens)
     many = micro_batches(np.array(lengths, int), micro_batch_tokens=micro_batch_tokens, num_ranks=num_ranks)
-    assert sorted(cut.tolist() for rank in many for cut in rank if len(cut)) == sorted(c.tolist() for c in one[0])
+    assert sorted(rows.tolist() for rows in cuts_of(many) if len(rows)) == sorted(
+        rows.tolist() for rows in cuts_of(one)
+    )
 
 
 def test_the_longest_come_first_and_are_dealt_in_snake_order() -> None:
     lengths = np.array([10, 80, 30, 70, 20, 60, 50, 40])  # a row a micro-batch
     ranks = micro_batches(lengths, micro_batch_tokens=1, num_ranks=3)
-    assert [[int(lengths[cut[0]]) if len(cut) else 0 for cut in rank] for rank in ranks] == [
+    assert [[int(lengths[cut.rows[0]]) if len(cut.rows) else 0 for cut in rank] for rank in ranks] == [
         [80, 30, 20],
         [70, 40, 10],
         [60, 50, 0],
@@ -81,12 +88,12 @@ def test_the_longest_come_first_and_are_dealt_in_snake_order() -> None:
 
 def test_micro_batches_by_hand() -> None:
     [cuts] = micro_batches(np.array([5, 9, 5, 20, 5, 4]), micro_batch_tokens=18)
-    assert [cut.tolist() for cut in cuts] == [[3], [1, 0], [2, 4, 5]]
+    assert [cut.rows.tolist() for cut in cuts] == [[3], [1, 0], [2, 4, 5]]
 
 
 def test_rows_of_one_length_keep_their_order() -> None:
     [cuts] = micro_batches(np.full(7, 8), micro_batch_tokens=24)
-    assert [cut.tolist() for cut in cuts] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [cut.rows.tolist() for cut in cuts] == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 7])

@@ -17,7 +17,9 @@ from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import Tokenizer, make_tokenizer
 from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertkit.train import loop
-from bertkit.train.state import TrainState
+from bertkit.train.feed import StepBatches
+from bertkit.train.saver import Saver
+from bertkit.train.state import TrainState, Window
 
 CHINESE = (
     ["明月", "春风", "孤舟", "落花", "故人", "归雁", "细雨", "寒蝉"],
@@ -29,9 +31,8 @@ ENGLISH = (
     ["sees", "passes", "enters", "leaves", "loves", "seeks"],
     ["the tower", "a green hill", "the window", "the shore", "a long road", "the bridge", "a yard", "the sand"],
 )
-MEASURING = 10**6  # max_steps of the copy on which steps are timed
 # What says nothing of the numbers of a run: how long it took.
-TIMES = ("tokens_per_second", "training_seconds")
+TIMES = ("tokens_per_second", "training_seconds", "mfu")
 
 
 def toy_documents(*, number: int = 80, seed: int = 7) -> list[str]:
@@ -125,15 +126,17 @@ class StopError(Exception):
 @contextmanager
 def stopped_before(step: int) -> Iterator[None]:
     """Training inside ends as by a kill when `step` updates are finished (and all their lines and files written)."""
-    update = loop._update
+    update = loop.update
 
-    def update_or_stop(job: loop.Job, state: TrainState) -> float:
-        if state.step == step and job.max_steps < MEASURING:
+    def update_or_stop(job: loop.Job, state: TrainState, batches: Iterator[StepBatches]) -> Window | None:
+        if state.step == step:
+            if isinstance(job.saver, Saver):
+                job.saver.wait()
             raise StopError
-        return update(job, state)
+        return update(job, state, batches)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_update", update_or_stop)
+        patch.setattr(loop, "update", update_or_stop)
         try:
             yield
         except StopError:

@@ -25,9 +25,8 @@ from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.store import open_parts
 from bertkit.model.heads import PretrainingModel
-from bertkit.tasks import pretraining_run
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource
-from bertkit.train import loop
+from bertkit.train import loop, trial
 
 EPOCH = 12  # steps of 8 rows in the first epoch of the toy store
 RUN = {"max_steps": 26, "eval_every": 13, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
@@ -100,7 +99,7 @@ def test_rows_with_very_different_numbers_of_targets_weigh_by_their_targets(stor
         sums = [module(batch).sums["mlm"].item() for batch in alone.micro_batches]
         [whole] = source_of(store, batch_size=8).step(0).micro_batches
         total = module(whole)
-    assert sum(sums) / sum(targets) == pytest.approx(total.sums["mlm"].item() / total.counts["mlm"], rel=1e-6)
+    assert sum(sums) / sum(targets) == pytest.approx(total.sums["mlm"].item() / sum(targets), rel=1e-6)
     means = sum(s / t for s, t in zip(sums, targets, strict=True)) / len(targets)
     assert means != pytest.approx(sum(sums) / sum(targets), rel=1e-4)
 
@@ -195,14 +194,15 @@ def test_every_step_stands_once_in_the_metrics_of_a_resumed_run(store: Path, tmp
 @pytest.fixture
 def one_second_a_step(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A clock by which every update takes one second; the list grows by one with each update."""
-    ticks, updates, update = count(), [], loop._update
+    ticks, updates, update = count(), [], loop.update
 
-    def counted(job: loop.Job, state: Any) -> float:
+    def counted(job: loop.Job, state: Any, batches: Any) -> Any:
         updates.append(state.step)
-        return update(job, state)
+        return update(job, state, batches)
 
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
-    monkeypatch.setattr(loop, "_update", counted)
+    for module in (loop, trial):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+        monkeypatch.setattr(module, "update", counted)
     return updates
 
 
@@ -232,7 +232,7 @@ def test_a_resumed_run_measures_nothing(
     settings = {"max_minutes": 0.25, "max_steps": None, "save_every": 5, "eval_every": None}
     with stopped_before(8):
         pretrain(toy_config(store, tmp_path / "run", **settings))
-    monkeypatch.setattr(pretraining_run, "steps_that_fit", None)
+    monkeypatch.setattr(trial, "seconds_a_step", None)
     pretrain(toy_config(store, tmp_path / "run", resume_from="last", **settings))
     assert "resuming a run of 15 steps in all, as fixed when it began" in capsys.readouterr().err
     pretrain(toy_config(store, tmp_path / "steps", max_steps=15, save_every=5, eval_every=None))

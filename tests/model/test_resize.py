@@ -218,5 +218,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    model_folder(tmp_path, model_of())
+    (tmp_path / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"model\.safetensors: does not exist"):
         load_to_resize(tmp_path)

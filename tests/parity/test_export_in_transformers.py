@@ -77,7 +77,8 @@ def loss_of_training(store: Store, theirs: Any) -> float:
     source = PretrainingSource(store, TOY, PAIRS, MASKING, seed=5, batch_size=1000, micro_batch_tokens=10**6)
     [batch] = source.step(0).micro_batches
     found = PretrainingLoss(model)(batch)
-    return sum(float(found.sums[name]) / found.counts[name] for name in ("mlm", "nsp"))
+    labels = {"mlm": "mlm_targets", "nsp": "next_sentence_label"}
+    return sum(float(found.sums[name]) / len(batch[key]) for name, key in labels.items())
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ def test_micro_batches_change_nothing_but_rounding(
 
 def test_neither_a_seed_nor_the_runs_masking_can_be_given() -> None:
     assert set(inspect.signature(evaluate).parameters) == {
-        *("model", "store", "vocabulary", "pairs", "mlm_probability", "max_rows", "micro_batch_tokens")
+        *("model", "store", "vocabulary", "pairs", "mlm_probability", "max_rows", "micro_batch_tokens", "runtime")
     }
     assert inspect.signature(evaluate).parameters["mlm_probability"].default == 0.15
 

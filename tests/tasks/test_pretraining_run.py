@@ -28,11 +28,10 @@ from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import build, load, save
-from bertkit.tasks import pretraining_run
 from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate
 from bertkit.text.documents import part_of
 from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bertkit.train import loop
+from bertkit.train import loop, run
 from bertkit.train.log import MetricsLog
 
 MODEL_FILES = {
@@ -67,7 +66,7 @@ def test_the_folder_of_a_run_holds_what_is_promised(finished: Path) -> None:
     best = read(finished / "eval_results.json")["global_step"]
     folders = {f"step-{step}" for step in {best, 8, 12}}
     assert {path.name for path in (finished / "checkpoints").iterdir()} == folders | {"best.json", "last.json"}
-    training = {"optimizer-0.safetensors", "optimizer-1.safetensors", "rng-rank0.safetensors", "state.json"}
+    training = {"optimizer-0.safetensors", "optimizer-1.safetensors", "state.json"}
     for folder in sorted(folders):
         place = finished / "checkpoints" / folder
         assert {path.name for path in place.iterdir()} == MODEL_FILES | {"manifest.json", "training"}
@@ -203,7 +202,7 @@ def test_a_run_goes_on_from_a_model_with_both_its_heads(
     said = capsys.readouterr().err
     number = len(load_file(finished / "model.safetensors"))
     assert f"model loaded from {finished}: {number} tensors loaded\n" in said
-    assert "before training: mlm_loss" not in said  # it does not guess any more
+    assert "the masked-LM head of this model is not trained" in said  # 12 steps: it still guesses
     first = metrics_of(tmp_path / "more", kind="validation")[0]
     best = next(row for row in metrics_of(finished, kind="validation") if row["step"] == read_best(finished))
     assert {**first, "step": 0} == {**best, "step": 0}
@@ -252,11 +251,17 @@ def test_the_dropout_of_the_first_step_depends_on_the_seed_only(
     store: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
 ) -> None:
     states: list[torch.Tensor] = []
-    update = loop._update
-    monkeypatch.setattr(loop, "_update", lambda *given: states.append(torch.get_rng_state()) or update(*given))
+    seeded = loop.seed_dropout
+
+    def seed_and_look(seed: int, *, step: int, micro_batch: int) -> None:
+        seeded(seed, step=step, micro_batch=micro_batch)
+        states.append(torch.get_rng_state())
+
+    monkeypatch.setattr(loop, "seed_dropout", seed_and_look)
     start = {"model_name_or_path": str(finished)} if loaded else {}
     pretrain(toy_config(store, tmp_path / "run", max_steps=1, seed=77, **start))
-    assert torch.equal(states[0], torch.manual_seed(77).get_state())
+    seeded(77, step=0, micro_batch=0)
+    assert torch.equal(states[0], torch.get_rng_state())
 
 
 def test_dropout_may_be_set_for_a_loaded_model(store: Path, finished: Path, tmp_path: Path) -> None:
@@ -421,11 +426,11 @@ def test_a_resume_on_other_data_threads_or_versions_is_refused(
     with pytest.raises(InputError, match=r"store: '\w+' then, '\w+' now"):
         resume(other, stopped)
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_run.torch, "get_num_threads", lambda: 77)
+        patch.setattr(torch, "get_num_threads", lambda: 77)
         with pytest.raises(InputError, match=r"threads: \d+ then, 77 now"):
             resume(store, stopped)
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_run, "versions", lambda: {"torch": "3.0"})
+        patch.setattr(run, "versions", lambda: {"torch": "3.0"})
         with pytest.raises(InputError, match=r"versions: \{.*\} then, \{'torch': '3.0'\} now"):
             resume(store, stopped)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import InputError
+from bertkit.files import cache_directory
 from bertkit.text import corpora
-from bertkit.text.corpora import CORPORA, cache_directory, fetch_corpus
+from bertkit.text.corpora import CORPORA, fetch_corpus
 from bertkit.text.documents import CorpusSettings, ReadingReport, UnitCount, read_documents
 from bertkit.text.kjv import kjv_lines
 from bertkit.text.songci import reason_to_drop, songci_poems

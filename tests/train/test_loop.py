@@ -1,9 +1,10 @@
 """The loop with a module of one layer: what it sums, clips, logs, evaluates, saves, and when it stops."""
 
-import json
 import math
+import signal
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,114 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from toy_job import Trial, same, state_of, toy_job
 
 from bertkit.errors import InputError
-from bertkit.train import loop, runtime
-from bertkit.train.log import METRICS, MetricsLog
-from bertkit.train.loop import Job, LossSums, StepBatches, train
-from bertkit.train.optimizer import build_optimizers, optimizer_tensors
-from bertkit.train.settings import TrainSettings
+from bertkit.train import loop
+from bertkit.train.loop import train
+from bertkit.train.runtime import seed_dropout
 from bertkit.train.state import TrainState
-
-
-class Scores(nn.Module):
-    """Sums of squares of (weights · input − target), and of a second loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, 1)
-        self.dropout = nn.Dropout(0.5)
-        self.factor = 1.0  # what a test multiplies the loss by
-        self.offset = 0.0
-
-    def forward(self, batch: dict[str, Tensor]) -> LossSums:
-        output = self.linear(batch["input"]).squeeze(-1)  # (batch,)
-        squares = (output - batch["target"]).pow(2).sum() * self.factor + self.offset
-        hits = ((output > 0) == (batch["target"] > 0)).sum()
-        number = len(output)
-        second = self.dropout(output).abs().sum()
-        return LossSums({"mlm": squares, "nsp": second}, {"mlm": number, "nsp": number}, {"mlm": hits, "nsp": hits})
-
-
-@dataclass
-class Batches:
-    """Six rows a step, in micro-batches of `rows`."""
-
-    rows: int = 6
-    asked: list[int] = field(default_factory=list)
-
-    def step(self, step: int) -> StepBatches:
-        self.asked.append(step)
-        generator = torch.Generator().manual_seed(step)
-        inputs = torch.randn(6, 3, generator=generator)
-        target = inputs @ torch.tensor([1.0, -2.0, 0.5])
-        cuts = [slice(start, start + self.rows) for start in range(0, 6, self.rows)]
-        micro = [{"input": inputs[cut], "target": target[cut]} for cut in cuts]
-        return StepBatches(micro, {"mlm": 6, "nsp": 6}, epoch=0, tokens=10, slots=16)
-
-    def state(self) -> dict[str, object]:
-        return {"asked": len(self.asked)}
-
-
-@dataclass
-class Trial:
-    """A job, and what it evaluated and saved."""
-
-    job: Job
-    evaluated: list[int]
-    saved: list[dict[str, Any]]
-
-    def lines(self, kind: str = "train") -> list[dict[str, Any]]:
-        path = self.job.log._path
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [row for row in rows if row["kind"] == kind]
 
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., Trial]:
     number = count()
-
-    def make(*, losses: Any = None, rows: int = 6, eval_every: int = 5, save_every: int = 5, **values: Any) -> Trial:
-        settings = TrainSettings(**{"max_steps": 10, "log_every": 1, "batch_size": 6, "learning_rate": 0.05, **values})
-        started = runtime.start(settings)
-        module = Scores()
-        evaluated: list[int] = []
-        saved: list[dict[str, Any]] = []
-        folder = tmp_path / str(next(number))
-        folder.mkdir()
-
-        def evaluate(step: int) -> dict[str, float]:
-            evaluated.append(step)
-            module.eval()  # as every evaluation leaves it
-            return {"loss": 1.0 / step if losses is None else losses[step]}
-
-        job = Job(
-            module=module,
-            source=Batches(rows),
-            optimizers=build_optimizers(module, settings, is_layer_matrix=lambda name: name == "linear.weight"),
-            settings=settings,
-            max_steps=settings.max_steps or 0,
-            runtime=started,
-            log=MetricsLog(folder, after_step=0, report_to="none"),
-            evaluate=evaluate,
-            save=lambda state: saved.append({"step": state.step, "best": state.best_step, "source": state.source}),
-            eval_every=eval_every,
-            save_every=save_every,
-        )
-        return Trial(job, evaluated, saved)
-
-    return make
-
-
-def state_of(trial: Trial) -> list[Tensor]:
-    """Weights and moments, copied."""
-    moments = [t for optimizer in trial.job.optimizers for t in optimizer_tensors(optimizer).values()]
-    return [t.detach().clone() for t in [*trial.job.module.parameters(), *moments]]
-
-
-def same(first: list[Tensor], second: list[Tensor]) -> bool:
-    return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    return lambda **values: toy_job(tmp_path / str(next(number)), **values)
 
 
 # --- what is evaluated, saved and logged ---------------------------------------------------------------------------
@@ -138,7 +45,7 @@ def test_the_best_is_always_saved_and_known_to_its_own_checkpoint(trial: Callabl
     made = trial(eval_every=2, save_every=100, losses=losses)
     end = train(made.job, TrainState())
     assert [(saved["step"], saved["best"]) for saved in made.saved] == [(2, 2), (4, 4), (8, 8), (10, 8)]
-    assert (end.best_step, end.best_loss) == (8, 1.0)
+    assert (end.best_step, end.best_score) == (8, 1.0)
 
 
 def test_a_checkpoint_keeps_what_the_source_wants_back(trial: Callable[..., Trial]) -> None:
@@ -170,8 +77,7 @@ def test_a_line_is_written_every_so_many_steps_and_at_the_end(trial: Callable[..
 def test_the_line_of_a_step_is_what_it_says(trial: Callable[..., Trial]) -> None:
     """Every number of a line, computed again."""
     made = trial(rows=2, warmup_ratio=0.0)
-    module = made.job.module
-    assert isinstance(module, Scores)
+    module = made.scores
     module.dropout.p = 0.0
     batches = made.job.source.step(0)
     inputs = torch.cat([batch["input"] for batch in batches.micro_batches])
@@ -219,12 +125,80 @@ def test_the_time_of_evaluating_and_saving_is_not_training_time(
 
     made = trial(eval_every=2, save_every=2)
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(loop, "_update", after(1.0, loop._update))
+    monkeypatch.setattr(loop, "update", after(1.0, loop.update))
     job = replace(made.job, evaluate=after(100.0, made.job.evaluate), save=after(1000.0, made.job.save))
     end = train(job, TrainState())
     assert end.training_seconds == 10.0
     assert [row["training_seconds"] for row in made.lines()] == [float(step) for step in range(1, 11)]
     assert [row["tokens_per_second"] for row in made.lines()] == [10.0] * 10
+
+
+# --- an end before the last step -----------------------------------------------------------------------------------
+
+
+def test_a_run_ends_early_after_so_many_evaluations_without_a_better_one(
+    trial: Callable[..., Trial], capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = {1: 5.0, 2: 4.0, 3: 4.5, 4: 3.0, 5: 3.5, 6: 3.0, 7: 1.0}
+    made = trial(eval_every=1, save_every=100, losses=losses, early_stopping_patience=2)
+    end = train(made.job, TrainState())
+    assert (end.step, end.best_step, end.evaluations_since_best) == (6, 4, 2)
+    assert [saved["step"] for saved in made.saved] == [1, 2, 4, 6]
+    assert "no better loss in 2 evaluations: training ends early" in capsys.readouterr().err
+
+
+def test_a_resumed_run_counts_the_evaluations_before_its_stop(trial: Callable[..., Trial]) -> None:
+    losses = dict(enumerate([0.0, 5.0, 4.0, 4.5, 4.5, 4.5, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    straight = train(trial(eval_every=1, losses=losses, early_stopping_patience=3).job, TrainState())
+    made = trial(eval_every=1, losses=losses, early_stopping_patience=3)
+    state = train(made.job, TrainState(), until=4)
+    assert state.evaluations_since_best == 2
+    end = train(made.job, state)
+    assert (end.step, end.best_step) == (straight.step, straight.best_step) == (5, 2)
+
+
+def test_a_run_that_ended_early_goes_on_where_more_patience_is_given(trial: Callable[..., Trial]) -> None:
+    losses = dict(enumerate([0.0, 5.0, 6.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]))
+    made = trial(eval_every=1, losses=losses, early_stopping_patience=1)
+    end = train(made.job, TrainState())
+    assert end.step == 2
+    assert train(made.job, end).step == 2  # it is over
+    more = replace(made.job, settings=replace(made.job.settings, early_stopping_patience=8))
+    assert train(more, end).best_step == 3
+
+
+def test_an_early_end_follows_the_metric_that_decides(trial: Callable[..., Trial]) -> None:
+    losses = {1: 0.5, 2: 0.6, 3: 0.4, 4: 0.7}
+    made = trial(eval_every=1, max_steps=4, losses=losses, early_stopping_patience=1, higher_is_better=True)
+    assert train(made.job, TrainState()).best_step == 2
+
+
+def test_a_run_asked_to_stop_in_the_middle_of_a_step_throws_it_away(
+    trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = trial(rows=2)
+    train(straight.job, TrainState())
+    made = trial(rows=2)
+
+    def seed_and_stop(seed: int, *, step: int, micro_batch: int) -> None:
+        made.job.runtime.stop.received = signal.SIGTERM if (step, micro_batch) == (3, 1) else 0
+        seed_dropout(seed, step=step, micro_batch=micro_batch)
+
+    monkeypatch.setattr(loop, "seed_dropout", seed_and_stop)
+    state = train(made.job, TrainState())
+    assert (state.step, made.saved[-1]["step"]) == (3, 3)
+    assert all(parameter.grad is None for parameter in made.scores.parameters())
+    made.job.runtime.stop.received = 0
+    monkeypatch.setattr(loop, "seed_dropout", seed_dropout)
+    train(made.job, state)
+    assert same(state_of(made), state_of(straight))
+
+
+def test_nothing_watches_a_run_that_failed(trial: Callable[..., Trial]) -> None:
+    made = trial(hang_timeout=100.0, losses={5: math.nan})
+    with pytest.raises(InputError, match="the held-out loss after step 5 is nan"):
+        train(made.job, TrainState())
+    assert not [thread for thread in threading.enumerate() if thread.name == "watchdog"]
 
 
 # --- what a step does ----------------------------------------------------------------------------------------------
@@ -235,11 +209,11 @@ def test_a_step_is_the_same_however_it_is_cut(trial: Callable[..., Trial], kind:
     ends = []
     for rows in (6, 3, 2, 1):
         made = trial(rows=rows, optimizer=kind)
-        made.job.module.dropout.p = 0.0  # type: ignore[union-attr, assignment]
+        made.scores.dropout.p = 0.0
         train(made.job, TrainState())
         ends.append(made)
     for made in ends[1:]:
-        for mine, whole in zip(made.job.module.parameters(), ends[0].job.module.parameters(), strict=True):
+        for mine, whole in zip(made.scores.parameters(), ends[0].scores.parameters(), strict=True):
             torch.testing.assert_close(mine, whole, atol=1e-5, rtol=1e-5)
         assert [row["loss"] for row in made.lines()] == pytest.approx(
             [row["loss"] for row in ends[0].lines()], rel=1e-5
@@ -255,18 +229,17 @@ def test_a_long_gradient_is_scaled_as_torch_does_it(
     monkeypatch.setattr(
         optimizer,
         "step",
-        lambda: seen.extend(p.grad.clone() for p in made.job.module.parameters() if p.grad is not None),
+        lambda: seen.extend(p.grad.clone() for p in made.scores.parameters() if p.grad is not None),
     )
-    torch.manual_seed(3)
     train(replace(made.job, max_steps=1), TrainState())
-    torch.manual_seed(3)
-    made.job.module.train()
+    seed_dropout(made.job.settings.seed, step=0, micro_batch=0)
+    made.scores.train()
     sums = made.job.module(made.job.source.step(0).micro_batches[0])
     torch.stack([total / 6 for total in sums.sums.values()]).sum().backward()
-    norm = torch.nn.utils.clip_grad_norm_(made.job.module.parameters(), 0.1)
+    norm = torch.nn.utils.clip_grad_norm_(made.scores.parameters(), 0.1)
     assert norm > 0.1
     assert made.lines()[0]["gradient_norm"] == pytest.approx(norm.item())  # the length before
-    for mine, parameter in zip(seen, made.job.module.parameters(), strict=True):
+    for mine, parameter in zip(seen, made.scores.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad)
 
 
@@ -282,13 +255,13 @@ def test_a_short_gradient_is_left_alone(trial: Callable[..., Trial]) -> None:
 def test_gradients_do_not_pile_up_from_step_to_step(trial: Callable[..., Trial]) -> None:
     made = trial()
     train(made.job, TrainState())
-    assert all(parameter.grad is None for parameter in made.job.module.parameters())
+    assert all(parameter.grad is None for parameter in made.scores.parameters())
 
 
 def test_training_goes_on_with_dropout_after_an_evaluation(trial: Callable[..., Trial]) -> None:
     made = trial(eval_every=1)
     modes: list[bool] = []
-    made.job.module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+    made.scores.register_forward_pre_hook(lambda module, _: modes.append(module.training))
     train(made.job, TrainState())
     assert modes == [True] * 10
 
@@ -303,7 +276,7 @@ def test_the_rate_follows_the_schedule(trial: Callable[..., Trial]) -> None:
 def test_a_label_that_no_row_has_divides_by_one(trial: Callable[..., Trial]) -> None:
     made = trial()
     batches = made.job.source.step(0)
-    source = SimpleNamespace(step=lambda _: replace(batches, counts={"mlm": 6, "nsp": 0}), state=dict)
+    source = SimpleNamespace(step=lambda _: replace(batches, counts={"mlm": 6, "nsp": 0}))
     train(replace(made.job, source=source, max_steps=1), TrainState())  # type: ignore[arg-type]
     assert math.isfinite(made.lines()[0]["nsp_loss"])
 
@@ -323,7 +296,7 @@ def test_no_step_is_made_on_what_is_not_finite(
     made = trial(optimizer=kind, rows=2, max_steps=20)
     train(replace(made.job, max_steps=4), TrainState())
     before = state_of(made)
-    vars(made.job.module)[attribute] = value
+    vars(made.scores)[attribute] = value
     with pytest.raises(InputError, match=rf"the ({named}) of step 5 is (nan|inf); this step was not made") as caught:
         train(made.job, TrainState(step=4))
     assert same(state_of(made), before)
@@ -336,7 +309,7 @@ def test_one_bad_micro_batch_among_good_ones_stops_the_step(trial: Callable[...,
     before = state_of(made)
     batches = made.job.source.step(0)
     batches.micro_batches[1]["input"][0, 0] = math.nan
-    source = SimpleNamespace(step=lambda _: batches, state=dict)
+    source = SimpleNamespace(step=lambda _: batches, describe=str)
     with pytest.raises(InputError, match="of step 1 is nan"):
         train(replace(made.job, source=source), TrainState())  # type: ignore[arg-type]
     assert same(state_of(made), before)
@@ -350,55 +323,3 @@ def test_a_held_out_loss_that_is_not_finite_stops_the_run_and_is_never_the_best(
     with pytest.raises(InputError, match=f"the held-out loss after step 10 is {value}"):
         train(made.job, TrainState())
     assert [saved["step"] for saved in made.saved] == [5]
-
-
-# --- measuring -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a second a step, by a clock of the test's own."""
-    ticks = count()
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(ticks) / 2))
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_measuring_leaves_weights_moments_and_generators_alone(trial: Callable[..., Trial], kind: str) -> None:
-    made = trial(optimizer=kind)
-    train(replace(made.job, max_steps=3), TrainState())
-    before, lines, generators = state_of(made), len(made.lines()), torch.get_rng_state()
-    made.job.source.asked.clear()  # type: ignore[attr-defined]
-    assert loop.steps_that_fit(made.job, 2.0) == 240
-    assert made.job.source.asked == list(range(20))  # type: ignore[attr-defined]
-    assert same(state_of(made), before)
-    assert torch.equal(torch.get_rng_state(), generators)
-    assert len(made.lines()) == lines
-    assert (made.job.log._path.parent / METRICS).exists()
-
-
-@pytest.mark.usefixtures("quick")
-def test_at_least_one_step_fits(trial: Callable[..., Trial]) -> None:
-    assert loop.steps_that_fit(trial().job, 1e-6) == 1
-
-
-def test_five_seconds_are_measured_where_steps_are_quick(
-    trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = count()
-    made = trial()
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(ticks) / 8))
-    assert loop.steps_that_fit(made.job, 1.0) == 480
-    assert len(made.job.source.asked) == 40  # type: ignore[attr-defined]
-
-
-def test_the_first_steps_and_single_slow_ones_do_not_count(
-    trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lengths = [60.0] * 4 + [1.0] * 6 + [300.0] + [1.0] * 9  # warming up, and one stall
-    clock = [0.0]
-    for length in lengths:
-        clock += [clock[-1], clock[-1] + length]
-    times = iter(clock[1:])
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    assert loop.steps_that_fit(trial().job, 1.0) == 60

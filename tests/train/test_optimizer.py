@@ -1,5 +1,6 @@
-"""AdamW and Muon against references, the groups of parameters, and the state on its way to disk and back."""
+"""AdamW, Muon and LAMB against references, the groups of parameters, and the state on its way to disk and back."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -7,16 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertkit.train import optimizer as room
-from bertkit.train.optimizer import (
-    MUON_MOMENTUM,
-    Muon,
-    build_optimizers,
-    load_optimizer_tensors,
-    optimizer_tensors,
-    orthogonalise,
-    set_rates,
-)
+from bertkit.errors import InputError
+from bertkit.train.muon import MUON_MOMENTUM, Muon, orthogonalise
+from bertkit.train.optimizer import PEAK_RATE, build_optimizers, load_optimizer_tensors, optimizer_tensors, set_rates
 from bertkit.train.settings import TrainSettings
 
 SHAPES = [(8, 8), (24, 8), (8, 24), (5, 3), (64, 16), (1, 9)]
@@ -172,6 +166,79 @@ def test_adamw_alone_makes_the_steps_of_torchs_adamw() -> None:
         torch.testing.assert_close(mine, their, atol=1e-6, rtol=1e-6)
 
 
+def depth_of(name: str) -> int:
+    """Three layers above the embedding, one less for each layer; the norm and the head lie on top."""
+    if name.startswith("embedding"):
+        return 4
+    return 3 - int(name.split(".")[1]) if name.startswith("layers.") else 0
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon", "lamb"])
+def test_the_rate_of_a_layer_is_a_share_of_that_of_the_layer_above(kind: Any) -> None:
+    settings = TrainSettings(optimizer=kind, learning_rate=0.1, muon_learning_rate=0.2, layer_decay=0.5)
+    module = net()
+    optimizers = build_optimizers(module, settings, is_layer_matrix=is_layer_matrix, depth_of=depth_of)
+    set_rates(optimizers, 0.5)
+    found = {
+        name: group["lr"]
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for name in names_of(module, group)
+    }
+    expected = {
+        name: 0.5 * (0.2 if kind == "muon" and is_layer_matrix(name) else 0.1) * 0.5 ** depth_of(name)
+        for name, _ in module.named_parameters()
+    }
+    assert found == expected
+    assert expected["embedding.weight"] == 0.1 / 32
+
+
+def lamb_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:
+    """LAMB for one tensor, in float64, as version 3 of its paper has it: no correction of the moments' bias."""
+    weight, mean, square = weight.double(), torch.zeros_like(weight).double(), torch.zeros_like(weight).double()
+    for gradient in gradients:
+        gradient = gradient.double()
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.95 * square + 0.05 * gradient * gradient
+        update = mean / (square.sqrt() + 1e-6) + decay * weight
+        length, step = weight.norm().clamp(max=10.0), update.norm()
+        ratio = length / (step + 1e-6) if length > 0 and step > 0 else torch.ones(())
+        weight = weight - rate * ratio * update
+    return weight.float()
+
+
+def test_lamb_makes_the_steps_written_out_by_hand() -> None:
+    pytest.importorskip("pytorch_optimizer", reason="LAMB's package is not installed")
+    module = net()
+    with torch.no_grad():
+        module.head.bias.zero_()  # a length of 0 has the ratio 1
+        module.layers[2].weight.mul_(20.0)  # one above 10 counts as 10
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    seen: dict[str, list[Tensor]] = {name: [] for name in before}
+    settings = TrainSettings(optimizer="lamb", learning_rate=0.02, weight_decay=0.1, adam_beta2=0.95, adam_epsilon=1e-6)
+    [lamb] = build_optimizers(module, settings, is_layer_matrix=is_layer_matrix)
+    for seed in range(3):
+        with_gradients(module, seed)
+        for name, parameter in module.named_parameters():
+            seen[name].append(parameter.grad.clone())
+        lamb.step()
+    for name, parameter in module.named_parameters():
+        decay = 0.1 if parameter.ndim > 1 else 0.0
+        expected = lamb_by_hand(before[name], seen[name], rate=0.02, decay=decay)
+        torch.testing.assert_close(parameter.detach(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_lamb_without_its_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
+    with pytest.raises(InputError, match=r"--optimizer: is not installed\n  value: 'lamb'\n.*bertkit\[lamb\]"):
+        build_optimizers(net(), TrainSettings(optimizer="lamb"), is_layer_matrix=is_layer_matrix)
+
+
+def test_lamb_is_refused_where_the_tensors_are_cut() -> None:
+    with pytest.raises(InputError, match=r"--optimizer: needs the length of whole tensors, which --sharding fsdp cuts"):
+        build_optimizers(net(), TrainSettings(optimizer="lamb", sharding="fsdp"), is_layer_matrix=is_layer_matrix)
+
+
 def test_a_frozen_parameter_is_in_no_group() -> None:
     module = net()
     module.embedding.weight.requires_grad_(False)
@@ -199,7 +266,7 @@ def after_steps(kind: Any, steps: range, *, start: Callable[[Net, list[torch.opt
     return module, optimizers
 
 
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "lamb"])
 def test_moments_put_back_go_on_to_the_last_bit(kind: Any) -> None:
     module, optimizers = after_steps(kind, range(3), start=lambda *_: None)
     kept = [{name: t.clone() for name, t in optimizer_tensors(optimizer).items()} for optimizer in optimizers]
@@ -224,4 +291,26 @@ def test_the_rates_stay_those_of_the_running_optimizer() -> None:
     [new] = build_optimizers(net(), TrainSettings(learning_rate=0.5), is_layer_matrix=is_layer_matrix)
     load_optimizer_tensors(new, optimizer_tensors(old))
     assert [group["lr"] for group in new.param_groups] == [0.5, 0.5]
-    assert all(group[room.PEAK_RATE] == 0.5 for group in new.param_groups)
+    assert all(group[PEAK_RATE] == 0.5 for group in new.param_groups)
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "problem"),
+    [
+        ("adamw", "muon", "moments of more than 8 tensors|has the shape"),
+        ("muon", "adamw", r"has the shape \(24,\), its weight|has the shape"),
+        ("lamb", "adamw", "step is missing"),
+    ],
+)
+def test_moments_of_another_optimizer_are_refused(kept: Any, now: Any, problem: str) -> None:
+    _, [old, *_] = after_steps(kept, range(1), start=lambda *_: None)
+    [new, *_] = build_optimizers(net(), TrainSettings(optimizer=now), is_layer_matrix=is_layer_matrix)
+    with pytest.raises(ValueError, match=problem):
+        load_optimizer_tensors(new, optimizer_tensors(old))
+
+
+def test_muon_needs_its_momentum() -> None:
+    _, [_, muon] = after_steps("muon", range(1), start=lambda *_: None)
+    kept = {name.replace("momentum", "exp_avg"): tensor for name, tensor in optimizer_tensors(muon).items()}
+    with pytest.raises(ValueError, match="momentum is missing"):
+        load_optimizer_tensors(muon, kept)

@@ -11,7 +11,10 @@ from bertkit.train.settings import TrainSettings
 
 @pytest.mark.parametrize(
     "name",
-    ["batch_size", "micro_batch_tokens", "log_every", "save_total_limit", "max_steps", "eval_every", "save_every"],
+    [
+        *("batch_size", "micro_batch_tokens", "log_every", "save_total_limit", "max_steps", "eval_every", "save_every"),
+        *("keep_every", "early_stopping_patience", "max_skipped_steps"),
+    ],
 )
 def test_a_count_below_one_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is out of range\n  value: 0\n  expected: 1 to 1,000,000,000"):
@@ -20,7 +23,8 @@ def test_a_count_below_one_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["learning_rate", "muon_learning_rate", "num_train_epochs", "max_minutes", "max_grad_norm"]
+    "name",
+    ["learning_rate", "muon_learning_rate", "num_train_epochs", "max_minutes", "max_grad_norm", "polynomial_power"],
 )
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_a_rate_or_length_must_be_above_zero_and_finite(name: str, value: float) -> None:
@@ -28,21 +32,21 @@ def test_a_rate_or_length_must_be_above_zero_and_finite(name: str, value: float)
         TrainSettings(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["weight_decay", "adam_epsilon"])
+@pytest.mark.parametrize("name", ["weight_decay", "adam_epsilon", "hang_timeout"])
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
 def test_a_decay_or_epsilon_below_zero_is_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is not a number of 0 or more\n  value: {value}"):
         TrainSettings(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["adam_beta1", "adam_beta2"])
+@pytest.mark.parametrize("name", ["adam_beta1", "adam_beta2", "ema_decay"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, math.nan])
 def test_a_decay_of_adam_must_be_below_one(name: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is not a decay\n  value: {value}\n  expected: 0 ≤ decay < 1"):
         TrainSettings(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["warmup_ratio", "final_learning_rate_ratio"])
+@pytest.mark.parametrize("name", ["warmup_ratio", "decay_ratio", "final_learning_rate_ratio"])
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
 def test_a_share_must_lie_between_zero_and_one(name: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is not a share\n  value: {value}\n  expected: 0 to 1"):
@@ -66,3 +70,27 @@ def test_a_seed_that_torch_could_not_take_is_refused(value: int) -> None:
 def test_the_length_of_a_run_is_given_once(given: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=f"{named}: set the same thing\n  what to do: give one of them"):
         TrainSettings(**given)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.5, 1.5, math.nan])
+def test_the_decay_of_rates_over_layers_is_a_share_above_zero(value: float) -> None:
+    with pytest.raises(
+        InputError, match=rf"--layer_decay: is no share\n  value: {value}\n  expected: above 0, at most 1"
+    ):
+        TrainSettings(layer_decay=value)
+
+
+def test_more_epochs_than_numbers_tell_apart_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--num_train_epochs: is out of range\n  value: 1000001\n  expected: up to"):
+        TrainSettings(num_train_epochs=1_000_001)
+
+
+def test_fewer_than_no_processes_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--data_workers: is no number of processes\n  value: -1"):
+        TrainSettings(data_workers=-1)
+
+
+def test_going_on_inexactly_needs_something_to_go_on_from() -> None:
+    with pytest.raises(InputError, match="--allow_inexact: has no effect without --resume_from"):
+        TrainSettings(allow_inexact=True)
+    assert TrainSettings(allow_inexact=True, resume_from="last").allow_inexact

@@ -1,332 +1,42 @@
-"""Checkpoints: whole or absent, damage found and named, the last good one used, no pickle in them."""
+"""The state of a run taken as a snapshot and put back, and a resume that could not be exact refused."""
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from toy_checkpoint import FINGERPRINT, SavedRun
 
 from bertkit.errors import InputError
-from bertkit.files import sha256_of_file
-from bertkit.train import runtime, state
-from bertkit.train.optimizer import build_optimizers, optimizer_tensors
-from bertkit.train.settings import TrainSettings
-from bertkit.train.state import TrainState, Window, damage, find_checkpoint, read_state, restore, save_checkpoint
-
-FINGERPRINT: dict[str, Any] = {
-    "seed": 1,
-    "batch_size": 32,
-    "store": "abc",
-    "threads": 2,
-    "versions": {"torch": "2.13.0", "numpy": "2.1"},
-    "model": {"hidden_size": 8},
-}
-Save = Callable[..., Path]
+from bertkit.train.optimizer import optimizer_tensors
+from bertkit.train.state import TrainState, Window, read_state, restore
 
 
 @pytest.fixture
-def save(tmp_path: Path) -> Save:
-    """Save a checkpoint of a small trained network at a step."""
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-    started = runtime.start(TrainSettings())
-    optimizers = build_optimizers(module, TrainSettings(optimizer="muon"), is_layer_matrix=lambda n: n == "0.weight")
-
-    def save_at(step: int, *, best: int | None = None, limit: int = 10, content: bytes = b"weights") -> Path:
-        module(torch.randn(2, 4)).sum().backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        counters = TrainState(step=step, tokens=10 * step, best_step=best, best_loss=None if best is None else 1 / best)
-        counters.source, counters.window = (
-            {"epoch_starts": [0, 7]},
-            Window({"mlm": 0.1 + 0.2}, {"mlm": 1.0}, {"mlm": 3}),
-        )
-        files = {"model.safetensors": content, "config.json": b"{}\n"}
-        return save_checkpoint(
-            tmp_path,
-            counters,
-            model_files=files,
-            optimizers=optimizers,
-            runtime=started,
-            fingerprint=FINGERPRINT,
-            limit=limit,
-        )
-
-    vars(save_at).update(optimizers=optimizers, runtime=started)
-    return save_at
+def run(tmp_path: Path) -> SavedRun:
+    return SavedRun(tmp_path)
 
 
-def steps_kept(run: Path) -> list[int]:
-    return sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
-
-
-def pointer(run: Path, name: str) -> int:
-    step: int = json.loads((run / "checkpoints" / f"{name}.json").read_text(encoding="utf-8"))["step"]
-    return step
-
-
-def test_a_checkpoint_holds_the_model_at_its_top_and_the_training_below(save: Save, tmp_path: Path) -> None:
-    folder = save(4)
-    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    training = ("optimizer-0.safetensors", "optimizer-1.safetensors", "rng-rank0.safetensors", "state.json")
-    expected = {"manifest.json", "model.safetensors", "config.json"} | {f"training/{name}" for name in training}
-    assert folder == tmp_path / "checkpoints" / "step-4"
-    assert names == expected
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if path.suffix == ".tmp"] == []
-
-
-def test_the_manifest_has_size_and_hash_of_every_other_file(save: Save) -> None:
-    folder = save(4)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    assert manifest["files"] == {
-        path.relative_to(folder).as_posix(): {"sha256": sha256_of_file(path), "size": path.stat().st_size}
-        for path in files
-    }
-    assert (manifest["format_version"], manifest["step"], manifest["fingerprint"]) == (1, 4, FINGERPRINT)
-    assert damage(folder) is None
-
-
-def test_no_file_of_a_checkpoint_is_a_pickle(save: Save) -> None:
-    folder = save(4)
-    for path in (path for path in folder.rglob("*") if path.is_file()):
-        assert path.suffix in {".safetensors", ".json", ".txt", ".md"}
-        assert not path.read_bytes().startswith((b"\x80", b"PK"))  # a pickle's, and torch.save's, first bytes
-
-
-def test_the_counters_come_back_as_they_were(save: Save) -> None:
-    found = read_state(save(4, best=2), fingerprint=FINGERPRINT)
+def test_the_counters_come_back_as_they_were(run: SavedRun) -> None:
+    found = read_state(run.save(4, best=2), fingerprint=FINGERPRINT)
     assert found == TrainState(
         step=4,
         tokens=40,
         best_step=2,
-        best_loss=0.5,
-        source={"epoch_starts": [0, 7]},
+        best_score=0.5,
+        source={"epoch_starts": [[0, 7]]},
         window=Window({"mlm": 0.1 + 0.2}, {"mlm": 1.0}, {"mlm": 3}),
     )
 
 
-def test_moments_and_generators_come_back_to_the_last_bit(save: Save) -> None:
-    folder = save(4)
-    optimizers, started = vars(save)["optimizers"], vars(save)["runtime"]
-    expected = [{n: t.clone() for n, t in optimizer_tensors(optimizer).items()} for optimizer in optimizers]
-    drawn = torch.rand(3)
-    save(5)  # the network goes on
-    restore(folder, optimizers, started)
-    for optimizer, tensors in zip(optimizers, expected, strict=True):
+def test_moments_come_back_to_the_last_bit(run: SavedRun) -> None:
+    folder = run.save(4)
+    expected = [{n: t.clone() for n, t in optimizer_tensors(optimizer).items()} for optimizer in run.optimizers]
+    run.save(5)  # the network goes on
+    restore(folder, run.module, run.optimizers)
+    for optimizer, tensors in zip(run.optimizers, expected, strict=True):
         found = optimizer_tensors(optimizer)
         assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
-    assert torch.equal(torch.rand(3), drawn)
-
-
-# --- which ones are kept -------------------------------------------------------------------------------------------
-
-
-def test_last_and_best_name_their_steps(save: Save, tmp_path: Path) -> None:
-    save(2)
-    assert not (tmp_path / "checkpoints" / "best.json").exists()
-    save(4, best=4)
-    save(6, best=4)
-    assert (pointer(tmp_path, "last"), pointer(tmp_path, "best")) == (6, 4)
-
-
-@pytest.mark.parametrize(("limit", "kept"), [(1, [2, 10]), (2, [2, 8, 10]), (3, [2, 6, 8, 10]), (9, [2, 4, 6, 8, 10])])
-def test_the_best_is_kept_and_the_newest_up_to_the_limit(
-    save: Save, tmp_path: Path, limit: int, kept: list[int]
-) -> None:
-    for step in (2, 4, 6, 8, 10):
-        save(step, best=2, limit=limit)
-    assert steps_kept(tmp_path) == kept
-
-
-def test_where_the_newest_is_the_best_the_limit_counts_the_ones_before_it(save: Save, tmp_path: Path) -> None:
-    for step in (2, 4, 6, 8):
-        save(step, best=step, limit=2)
-    assert steps_kept(tmp_path) == [4, 6, 8]
-
-
-def test_a_step_saved_again_replaces_the_folder(save: Save, tmp_path: Path) -> None:
-    save(2, content=b"old")
-    folder = save(2, content=b"new")
-    assert (folder / "model.safetensors").read_bytes() == b"new"
-    assert damage(folder) is None
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if "step" in path.name] == ["step-2"]
-
-
-# --- which one is found --------------------------------------------------------------------------------------------
-
-
-def test_last_is_the_newest_and_best_the_one_named(save: Save, tmp_path: Path) -> None:
-    for step in (8, 9, 10):  # as numbers, not as text
-        save(step, best=9)
-    assert find_checkpoint(tmp_path, "last").name == "step-10"
-    assert find_checkpoint(tmp_path, "best").name == "step-9"
-    third = tmp_path / "checkpoints" / "step-8"
-    assert find_checkpoint(tmp_path, str(third)) == third
-
-
-def flip(path: Path, place: int = -1) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(bytes(content))
-
-
-DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a flipped byte in the weights": (lambda f: flip(f / "model.safetensors"), "model.safetensors: is damaged"),
-    "a flipped byte in the moments": (
-        lambda f: flip(f / "training/optimizer-0.safetensors"),
-        "optimizer-0.safetensors: is damaged",
-    ),
-    "a truncated file": (
-        lambda f: (f / "training/state.json").write_bytes((f / "training/state.json").read_bytes()[:-20]),
-        "state.json: is damaged",
-    ),
-    "an empty file": (
-        lambda f: (f / "training/rng-rank0.safetensors").write_bytes(b""),
-        "rng-rank0.safetensors: is damaged",
-    ),
-    "a missing file": (lambda f: (f / "config.json").unlink(), "config.json: is missing"),
-    "a missing manifest": (lambda f: (f / "manifest.json").unlink(), "manifest.json: is missing or damaged"),
-    "a truncated manifest": (
-        lambda f: (f / "manifest.json").write_bytes((f / "manifest.json").read_bytes()[:-20]),
-        "manifest.json: is missing or damaged",
-    ),
-    "a list for a manifest": (
-        lambda f: (f / "manifest.json").write_text("[]", encoding="utf-8"),
-        "manifest.json: is missing or damaged",
-    ),
-    "another manifest": (
-        lambda f: shutil.copy(f.with_name("step-4") / "manifest.json", f / "manifest.json"),
-        "is damaged",
-    ),
-    "a file of another checkpoint": (
-        lambda f: shutil.copy(f.with_name("step-4") / "training/state.json", f / "training/state.json"),
-        "state.json: is damaged",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
-    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    spoil, message = DAMAGE[name]
-    save(4, best=6)
-    spoil(save(6, best=6))
-    assert find_checkpoint(tmp_path, "last").name == "step-4"
-    said = capsys.readouterr().err
-    assert said.startswith("warning: ")
-    assert "step-6" in said
-    assert message in said
-    assert "trying the checkpoint before it" in said
-    for which in ("best", str(tmp_path / "checkpoints" / "step-6")):
-        with pytest.raises(InputError, match="use --resume_from last") as caught:
-            find_checkpoint(tmp_path, which)
-        assert message in str(caught.value)
-
-
-def test_a_file_that_the_disk_does_not_give_is_damage(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save(4)
-
-    def broken(path: Path) -> str:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(state, "sha256_of_file", broken)
-    assert damage(folder) == f"{folder / 'config.json'}: cannot be read ([Errno 5] Input/output error)"
-
-
-def test_every_flipped_byte_of_every_file_is_found(save: Save) -> None:
-    folder = save(4)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        whole = path.read_bytes()
-        for place in range(0, len(whole), 1 + len(whole) // 60):
-            flip(path, place)
-            assert damage(folder) is not None, (path, place)
-            path.write_bytes(whole)
-    assert damage(folder) is None
-
-
-def test_a_checkpoint_of_another_format_is_not_read(
-    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = save(4)
-    monkeypatch.setattr(state, "FORMAT_VERSION", 2)
-    with pytest.raises(InputError, match=r"manifest\.json: has format version 1; this bertkit reads 2"):
-        find_checkpoint(tmp_path, str(folder))
-
-
-def test_where_all_are_damaged_nothing_is_resumed(save: Save, tmp_path: Path) -> None:
-    for step in (2, 4):
-        flip(save(step) / "model.safetensors")
-    with pytest.raises(InputError, match="checkpoints: --resume_from: holds no undamaged checkpoint"):
-        find_checkpoint(tmp_path, "last")
-
-
-def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no checkpoint yet(.|\n)*start without --resume_from$"):
-        find_checkpoint(tmp_path, "last")
-    with pytest.raises(InputError, match=r"names no best checkpoint yet\n  what to do: use --resume_from last"):
-        find_checkpoint(tmp_path, "best")
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"ste'])
-def test_a_damaged_pointer_to_the_best_is_an_input_error(save: Save, tmp_path: Path, content: str) -> None:
-    save(4, best=4)
-    (tmp_path / "checkpoints" / "best.json").write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=r"best.json: is damaged\n  what to do: use --resume_from last"):
-        find_checkpoint(tmp_path, "best")
-
-
-def test_the_checkpoint_of_another_run_is_refused(save: Save, tmp_path: Path) -> None:
-    folder = save(4)
-    with pytest.raises(InputError, match="--resume_from: is no checkpoint of this run") as caught:
-        find_checkpoint(tmp_path / "other", str(folder))
-    assert f"--model_name_or_path {folder}" in str(caught.value)
-
-
-def test_what_a_kill_left_half_written_is_no_checkpoint(save: Save, tmp_path: Path) -> None:
-    save(4)
-    shutil.copytree(tmp_path / "checkpoints" / "step-4", tmp_path / "checkpoints" / "step-6.tmp")
-    assert find_checkpoint(tmp_path, "last").name == "step-4"
-
-
-# --- a disk that refuses -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fails_at", ["save_file", "sha256_of_file", "_write_json"])
-def test_a_failing_write_leaves_the_checkpoint_before_it_and_nothing_else(
-    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
-) -> None:
-    folder = save(4, best=4)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(state, fails_at, full)
-        with pytest.raises(InputError, match=r"step-6: could not be written \(\[Errno 28\] No space left") as caught:
-            save(6, best=6)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert damage(folder) is None
-    assert find_checkpoint(tmp_path, "last") == find_checkpoint(tmp_path, "best") == folder
-    free = f"{shutil.disk_usage(tmp_path).free:,}"[:-6]  # what is free changes by itself
-    assert f"bytes; {free}" in str(caught.value)
-
-
-def test_a_full_disk_as_safetensors_speaks_of_it_is_an_input_error_too(
-    save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise state.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-    monkeypatch.setattr(state, "save_file", full)
-    with pytest.raises(InputError, match=r"I/O error: No space left on device"):
-        save(6)
 
 
 # --- a resume that could not be exact ------------------------------------------------------------------------------
@@ -347,14 +57,14 @@ def test_a_full_disk_as_safetensors_speaks_of_it_is_an_input_error_too(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_run_that_differs_is_refused_with_the_differences(save: Save, change: dict[str, Any], listed: str) -> None:
-    folder = save(4)
+def test_a_run_that_differs_is_refused_with_the_differences(run: SavedRun, change: dict[str, Any], listed: str) -> None:
+    folder = run.save(4)
     with pytest.raises(InputError, match="was written by a run that differs") as caught:
         read_state(folder, fingerprint={**FINGERPRINT, **change})
     assert listed in str(caught.value)
     assert f"--model_name_or_path {folder}" in str(caught.value)
 
 
-def test_all_differences_are_listed_at_once(save: Save) -> None:
+def test_all_differences_are_listed_at_once(run: SavedRun) -> None:
     with pytest.raises(InputError, match=r"batch_size: 32 then, 8 now; seed: 1 then, 3 now"):
-        read_state(save(4), fingerprint={**FINGERPRINT, "seed": 3, "batch_size": 8})
+        read_state(run.save(4), fingerprint={**FINGERPRINT, "seed": 3, "batch_size": 8})

@@ -43,6 +43,7 @@ class Config:
         "cut", help="cut: a text that is longer loses its end, and is counted; windows: it is read in overlapping parts"
     )
     pair_separator: str | None = option(None, help='what parts A and B in a line, such as " ||| "; null: no pairs')
+    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
 
 
 def run(config: Config) -> None:
@@ -73,7 +74,7 @@ def run(config: Config) -> None:
         max_seq_length=config.max_seq_length,
         long_texts=config.long_texts,
     )
-    embedder = Embedder(config.model, settings=settings)
+    embedder = Embedder(config.model, settings=settings, allow_bin=config.allow_bin)
     texts.refuse(embedder.problems(_pairs(texts, config.pair_separator)))
     names: list[int | str] = list(config.layers) if apart or len(config.layers) == 1 else [settings.combine]
     vocabulary = embedder.tokenizer.vocabulary

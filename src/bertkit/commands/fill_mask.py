@@ -37,6 +37,7 @@ class Config:
     )
     seed: int = option(12345, help="seed of the places hidden")
     json: bool = option(False, help="one JSON object a text instead of lines for people")
+    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
 
 
 def run(config: Config) -> None:
@@ -52,7 +53,7 @@ def run(config: Config) -> None:
         remedy = "leave --score away, or --masked, --joint and --targets"
         raise InputError("hides each token alone, and nothing else", field="--score", remedy=remedy)
     texts = given_texts(config.texts, config.input_file, example=EXAMPLE)
-    fill = FillMask(config.model)
+    fill = FillMask(config.model, allow_bin=config.allow_bin)
     if config.score:
         _score(fill, texts, json=config.json)
         return

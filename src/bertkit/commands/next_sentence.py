@@ -23,6 +23,7 @@ class Config:
     texts: list[str] = argument([], help="two texts, A and B, each in quotes")
     input_file: str | None = option(None, help="file with one pair a line, A and B parted by a tab")
     json: bool = option(False, help="one JSON object a pair instead of lines for people")
+    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
 
 
 def run(config: Config) -> None:
@@ -35,7 +36,7 @@ def run(config: Config) -> None:
 
     texts = _given(config)
     pairs = [_sides(text) for text in texts] if config.input_file else [(config.texts[0], config.texts[1])]
-    judge = NextSentence(config.model)
+    judge = NextSentence(config.model, allow_bin=config.allow_bin)
     texts.refuse(judge.problems(pairs))
     for (first, second), answer in zip(pairs, judge.judge(pairs), strict=True):
         if config.json:

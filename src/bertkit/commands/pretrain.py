@@ -5,17 +5,22 @@ Next: data/store.py … train/loop.py (the work itself); tasks/pretraining_run.p
 """
 
 import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, write_report
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
-from bertkit.data.preparation import PreparationSettings, prepare_store, store_key
-from bertkit.errors import InputError
+from bertkit.data.preparation import PreparationSettings
+from bertkit.errors import InputError, Stopped
 from bertkit.files import sha256_of_file
-from bertkit.options import SETTINGS_FILE, group, option, values_of, write_settings
+from bertkit.options import group, option, values_of, write_settings
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings
 
@@ -26,8 +31,6 @@ if TYPE_CHECKING:
 
 DEFAULT_EPOCHS = 10.0  # where neither steps, epochs nor minutes are given
 EVALUATIONS = 10  # in a run, unless eval_every says otherwise
-# Settings of training that a resumed run may change without becoming another run.
-FREE_ON_RESUME = frozenset({"resume_from", "report_to", "log_every", "save_every", "save_total_limit"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,22 @@ class Config:
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings)
     training: TrainSettings = group(TrainSettings)
+    phases: str | None = option(
+        None,
+        help="lengths of rows one after the other, as 128:0.9,512:0.1: LENGTH:SHARE of the steps, in place of "
+        "--max_seq_length",
+    )
+    freeze_layers: int | None = option(
+        None, help="keep the embeddings and so many of the lowest layers as they are; 0: the embeddings; null: nothing"
+    )
     eval_rows: int = option(1024, help="held-out rows of each evaluation on the way; the last one takes all")
+    dry_run: bool = option(False, help="say what the run would cost (memory, time, disk), measured, and train nothing")
+    verify_resume: bool = option(
+        False, help="train 20 steps, and again with a stop in the middle, compare every weight, and train nothing more"
+    )
+    overfit_one_batch: bool = option(
+        False, help="train on one batch again and again: a model and settings that can learn drive its loss to 0"
+    )
 
     def __post_init__(self) -> None:
         if self.data_dir is not None and self.corpus.input_file is None:
@@ -64,8 +82,23 @@ class Config:
             raise InputError("hides nothing", field="--mlm_probability", value=0, expected="above 0, up to 1")
         if self.pairs.static and self.masking.final_mlm_probability is not None:
             raise InputError("contradict each other", field="--static and --final_mlm_probability")
+        if self.phases is not None:
+            self._check_phases()
+        rehearsals = [self.dry_run, self.verify_resume, self.overfit_one_batch]
+        if sum(rehearsals) > 1 or (any(rehearsals) and self.training.resume_from is not None):
+            raise InputError(
+                "go one by one, and not with --resume_from", field="--dry_run, --verify_resume, --overfit_one_batch"
+            )
         if self.eval_rows < 1:
             raise InputError("evaluates nothing", field="--eval_rows", value=self.eval_rows, expected="1 or more")
+
+    def _check_phases(self) -> None:
+        from bertkit.tasks.phases import phases_from
+
+        assert self.phases is not None
+        longest = max(phase.max_seq_length for phase in phases_from(self.phases))
+        if self.pairs.max_seq_length not in (longest, PairSettings().max_seq_length):
+            raise InputError("is said by --phases already", field="--max_seq_length", value=self.pairs.max_seq_length)
 
     def _refuse_what_a_store_has_settled(self) -> None:
         settled = {
@@ -85,7 +118,10 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Pre-train and say where everything lies."""
+    """Pre-train and say where everything lies; or rehearse."""
+    if config.dry_run or config.verify_resume or config.overfit_one_batch:
+        result(table(_rehearsed(config)))
+        return
     results = pretrain(config)
     result(table([(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in results.items()]))
     result(f"model: {config.output_dir}")
@@ -99,17 +135,82 @@ def pretrain(config: Config) -> dict[str, Any]:
 
     Raises:
         InputError: anything the user can mend; all of it before the first step.
+        Stopped: a signal asked to; what was trained is saved.
     """
-    from bertkit.tasks.pretraining_model import ModelChoice
-    from bertkit.tasks.pretraining_run import open_run
     from bertkit.train.loop import train
 
-    _require_new_or_resumed(config)
-    config = _with_known_length(config)
-    work = open_run(
+    require_new_or_resumed(
+        Path(config.output_dir), resume_from=config.training.resume_from, base=config.model_name_or_path
+    )
+    config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
+    work = open_work(config)
+    with work.runtime.answering():
+        config = _with_length(config, work)
+        job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
+        # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
+        if config.training.resume_from is None and work.runtime.is_first:
+            write_settings(config, work.directory)
+        train(job, state)
+        if signal_number := work.runtime.asked_to_stop():
+            raise Stopped(
+                signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
+            )
+        results = work.finish(job, state)
+    if work.runtime.is_first:
+        write_report(work.directory)
+    return results
+
+
+def _rehearsed(config: Config) -> list[tuple[str, str]]:
+    """What one of --dry_run, --overfit_one_batch and --verify_resume finds, in a folder that is thrown away."""
+    from bertkit.tasks import rehearsals
+
+    settings = _settings_of_the_run(config)
+    with _thrown_away(Path(config.output_dir)) as folder:
+        if config.verify_resume:
+
+            def open_run(directory: Path, training: TrainSettings) -> "PretrainingRun":
+                return open_work(replace(config, output_dir=str(directory), training=training, verify_resume=False))
+
+            return rehearsals.verify_resume(open_run, folder, config.training, settings)
+        work = open_work(replace(config, output_dir=str(folder)))
+        if config.overfit_one_batch:
+            return rehearsals.overfit(work, config.training, settings=settings)
+        seconds = work.seconds_a_step(config.training)
+        config = _with_length(config, work, seconds=seconds)
+        return rehearsals.costs(work, config.training, seconds_a_step=seconds)
+
+
+@contextmanager
+def _thrown_away(directory: Path) -> Iterator[Path]:
+    """A folder beside the run's, so on the disk that the run would have, and the same one for every process."""
+    folder = directory.absolute().with_name(f".rehearsal-of-{directory.absolute().name}")
+    is_first = os.environ.get("RANK", "0") == "0"
+    if is_first:  # before the processes have met, so before another one can write there
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        if is_first:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_work(config: Config) -> "PretrainingRun":
+    """Return the run with its data and model, its folder made.
+
+    Raises:
+        InputError: what `open_run` raises.
+    """
+    from bertkit.tasks.phases import phases_from
+    from bertkit.tasks.pretraining_model import ModelChoice
+    from bertkit.tasks.pretraining_setup import open_run
+
+    phases = () if config.phases is None else phases_from(config.phases)
+    longest = max([phase.max_seq_length for phase in phases] or [config.pairs.max_seq_length])
+    return open_run(
         Path(config.output_dir),
         store_directory=_store_directory(config),
-        pairs=config.pairs,
+        pairs=replace(config.pairs, max_seq_length=longest),
         masking=config.masking,
         training=config.training,
         choice=ModelChoice(
@@ -117,19 +218,12 @@ def pretrain(config: Config) -> dict[str, Any]:
             config.model_name_or_path,
             config.hidden_dropout_prob,
             config.attention_probs_dropout_prob,
+            config.freeze_layers,
         ),
+        phases=phases,
         eval_rows=config.eval_rows,
         sampler=_filled_samples,
     )
-    config = _with_length(config, work)
-    job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
-    # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
-    if config.training.resume_from is None:
-        write_settings(config, work.directory)
-    train(job, state)
-    results = work.finish(job, state)
-    _write_report(work.directory)
-    return results
 
 
 def _settings_of_the_run(config: Config) -> dict[str, Any]:
@@ -140,7 +234,8 @@ def _settings_of_the_run(config: Config) -> dict[str, Any]:
     settings = {**values_of(config.pairs), **values_of(config.masking), **values_of(config.training)}
     if config.masking.phrases_file is not None:
         settings["phrases_file"] = sha256_of_file(config.masking.phrases_file)
-    return {"eval_rows": config.eval_rows, **{k: v for k, v in settings.items() if k not in FREE_ON_RESUME}}
+    own = {"eval_rows": config.eval_rows, "phases": config.phases, "freeze_layers": config.freeze_layers}
+    return {**own, **settings}
 
 
 def _filled_samples(model: "PretrainingModel", tokenizer: "Tokenizer", texts: list[str]) -> list[dict[str, str]]:
@@ -149,15 +244,6 @@ def _filled_samples(model: "PretrainingModel", tokenizer: "Tokenizer", texts: li
 
     filled = FillMask(model, tokenizer=tokenizer).fill(texts, masked=False)
     return [{"original": row.original, "masked": row.masked, "filled": row.filled} for row in filled]
-
-
-def _write_report(directory: Path) -> None:
-    from bertkit.report.page import plotly_is_installed, write_report
-
-    if plotly_is_installed():
-        write_report(directory)
-    else:
-        say('no report.html was written: pip install "bertkit[report]", then bertkit report ' + str(directory))
 
 
 def _store_directory(config: Config) -> Path:
@@ -172,7 +258,7 @@ def _store_directory(config: Config) -> Path:
         from bertkit.data.remote import local_store
 
         return local_store(config.data_dir)
-    from bertkit.text.corpora import cache_directory
+    from bertkit.data.cached_store import cached_store
     from bertkit.text.tokenizer import load_tokenizer
 
     source = config.tokenizer or config.model_name_or_path
@@ -184,68 +270,16 @@ def _store_directory(config: Config) -> Path:
             "--input_file …` go the whole way",
         )
     tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
-    key = store_key(config.corpus, tokenizer, config.preparation)
-    directory = cache_directory() / "stores" / key[:24]
-    if directory.exists():
-        say(f"store: {directory} (prepared before from the same text, tokenizer and settings)")
-    else:
-        report = prepare_store(config.corpus, tokenizer, directory, config.preparation)
-        say(report.text())
-    return directory
+    return cached_store(config.corpus, tokenizer, config.preparation)
 
 
-def _require_new_or_resumed(config: Config) -> None:
-    directory = Path(config.output_dir)
-    if config.training.resume_from is None and (directory / "checkpoints").is_dir():
-        raise InputError(
-            "holds a run already",
-            file=directory,
-            field="--output_dir",
-            remedy="go on with it by --resume_from last, or name another folder",
-        )
-    given = config.model_name_or_path
-    if given is not None and Path(given).resolve() == directory.resolve():
-        raise InputError(
-            "is the model that training starts from, which the run would overwrite",
-            file=directory,
-            field="--output_dir",
-            remedy="name another folder",
-        )
-
-
-def _with_known_length(config: Config) -> Config:
-    """A resumed run keeps the number of steps that was fixed when it began: minutes are never measured again."""
-    path = Path(config.output_dir) / SETTINGS_FILE
-    training = config.training
-    if training.resume_from is None or training.max_steps is not None:
-        return config
-    if not path.is_file():
-        raise InputError("is missing, so the length of the run is not known", file=path, remedy="give its --max_steps")
-    import yaml
-
-    try:
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))
-        steps, every = int(before["max_steps"]), int(before["eval_every"])
-    except (yaml.YAMLError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(
-            f"is damaged, so the length of the run is not known ({problem!r})",
-            file=path,
-            remedy="give its --max_steps",
-        ) from None
-    say(f"resuming a run of {steps:,} steps in all, as fixed when it began")
-    training = replace(
-        training, max_steps=steps, num_train_epochs=None, max_minutes=None, eval_every=training.eval_every or every
-    )
-    return replace(config, training=training)
-
-
-def _with_length(config: Config, work: "PretrainingRun") -> Config:
-    """Fix max_steps, from epochs or by measuring how many fit into the minutes."""
+def _with_length(config: Config, work: "PretrainingRun", *, seconds: float | None = None) -> Config:
+    """Fix max_steps, from epochs or by how many fit into the minutes; `seconds`: of a step, if measured already."""
     training = config.training
     if training.max_steps is not None:
         steps = training.max_steps
     elif training.max_minutes is not None:
-        steps = work.steps_that_fit(training, training.max_minutes)
+        steps = max(1, round(training.max_minutes * 60 / (seconds or work.seconds_a_step(training))))
         say(f"{training.max_minutes:g} minutes of training are {steps:,} steps here")
     else:
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs

@@ -165,7 +165,7 @@ def padding_statistics(
         lengths = row_lengths(table, rows)
         [parts] = micro_batches(lengths, micro_batch_tokens=micro_batch_tokens)
         tokens += int(lengths.sum())
-        slots += sum(len(part) * int(lengths[part].max()) for part in parts)
+        slots += sum(len(part.rows) * int(lengths[part.rows].max()) for part in parts)
         cuts += len(parts)
     return PaddingStatistics(
         batch_size=batch_size,

@@ -4,6 +4,8 @@ In: (seed, epoch, step) and the rows' lengths.  Out: row numbers; micro-batches 
 The first depends on nothing else, so that the order of data is the same on any machine.  Next: tasks/pretraining.py
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,10 +30,16 @@ def global_batch(*, seed: int, epoch: int, step: int, num_rows: int, batch_size:
     return Stream(seed, "order", epoch).permuted(places, size=num_rows)
 
 
-def micro_batches(
-    lengths: NDArray[np.int64], *, micro_batch_tokens: int, num_ranks: int = 1
-) -> list[list[NDArray[np.int64]]]:
-    """Return, for each rank, its micro-batches: positions in the global batch, longest rows first.
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows that go through the model together."""
+
+    number: int  # among those of all ranks
+    rows: NDArray[np.int64]  # positions in the global batch, longest rows first; may be empty
+
+
+def micro_batches(lengths: NDArray[np.int64], *, micro_batch_tokens: int, num_ranks: int = 1) -> list[list[MicroBatch]]:
+    """Return, for each rank, its micro-batches.
 
     lengths: (rows,) tokens of each row of the global batch.
     micro_batch_tokens: most tokens of a micro-batch, padding counted; one row may exceed it alone.
@@ -47,9 +55,10 @@ def micro_batches(
         start += rows
     while len(cuts) % num_ranks:
         cuts.append(order[:0])
-    ranks: list[list[NDArray[np.int64]]] = [[] for _ in range(num_ranks)]
+    numbered = [MicroBatch(number, cut) for number, cut in enumerate(cuts)]
+    ranks: list[list[MicroBatch]] = [[] for _ in range(num_ranks)]
     for turn in range(0, len(cuts), num_ranks):
-        dealt = cuts[turn : turn + num_ranks]
-        for rank, cut in enumerate(dealt if turn // num_ranks % 2 == 0 else reversed(dealt)):
-            ranks[rank].append(cut)
+        dealt = numbered[turn : turn + num_ranks]
+        for rank, micro_batch in enumerate(dealt if turn // num_ranks % 2 == 0 else reversed(dealt)):
+            ranks[rank].append(micro_batch)
     return ranks

@@ -13,6 +13,8 @@ from bertkit.text.corpus import CorpusReport
 
 MOST_FREQUENT = 10  # unknown characters named
 
+REPEATED = "documents that repeat an earlier one"  # a row of the report
+
 
 @dataclass
 class PreparationReport:
@@ -39,7 +41,7 @@ class PreparationReport:
             ("sentences dropped: no token in them", self.sentences_without_tokens),
             ("documents dropped: no token in them", self.documents_without_tokens),
             ("documents of one sentence (only ever a random B)", self.documents_of_one_sentence),
-            ("documents that repeat an earlier one", self.repeated_documents),
+            (REPEATED, self.repeated_documents),
             ("sentences", total["sentences"]),
             ("sentences in a document, mean", f"{total['sentences'] / max(1, documents):.1f}"),
             ("tokens in a sentence, mean", f"{tokens / max(1, total['sentences']):.1f}"),

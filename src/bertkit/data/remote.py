@@ -12,8 +12,7 @@ import fsspec
 from bertkit.console import Progress, say
 from bertkit.data.store import MANIFEST, PARTS
 from bertkit.errors import InputError
-from bertkit.files import directory_written_atomically
-from bertkit.text.corpora import cache_directory
+from bertkit.files import cache_directory, directory_written_atomically
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 

@@ -5,7 +5,7 @@ In: the folder of one part, as store_writer.py fills it.  Out: a Store.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,10 @@ class Store:
     shard_starts: NDArray[np.int64]  # (shards + 1,) tokens
     shard_tokens: list[NDArray[Any]] = field(repr=False)
     shard_word_starts: list["_Bits"] = field(default_factory=list, repr=False)  # empty: words are told by ##
+
+    def __reduce__(self) -> tuple[Callable[[Path], "Store"], tuple[Path]]:
+        """Travel to another process as a path: the files are opened there anew."""
+        return _open_again, (self.directory,)
 
     @property
     def num_documents(self) -> int:
@@ -146,8 +150,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def open_store(directory: str | Path) -> Store:
+def open_store(directory: str | Path, *, check_hashes: bool = True) -> Store:
     """Return one part of a store, its tokens memory-mapped.
+
+    check_hashes: whether every byte is read and compared with the manifest.
 
     Raises:
         InputError: no store there, or a shard that is missing or not what the manifest says.
@@ -156,7 +162,7 @@ def open_store(directory: str | Path) -> Store:
     manifest = read_manifest(directory)
     tokens, sentence_lengths, sentence_counts, word_starts = [], [], [], []
     for shard in manifest["shards"]:
-        batch = _open_shard(directory / shard["file"], shard)
+        batch = _open_shard(directory / shard["file"], shard, check_hashes=check_hashes)
         if manifest.get("has_word_starts"):  # (older stores of this format never have them, and do not say so)
             bits = batch.column("word_starts").flatten()
             word_starts.append(_Bits(np.frombuffer(bits.buffers()[1], dtype=np.uint8), bits.offset))
@@ -199,7 +205,12 @@ def open_parts(directory: str | Path) -> dict[str, Store]:
     return {part: open_store(directory / part) for part in PARTS if counts[part]["documents"]}
 
 
-def _open_shard(path: Path, expected: dict[str, Any]) -> pa.RecordBatch:
+def _open_again(directory: Path) -> Store:
+    """What was checked when it was opened first."""
+    return open_store(directory, check_hashes=False)
+
+
+def _open_shard(path: Path, expected: dict[str, Any], *, check_hashes: bool) -> pa.RecordBatch:
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         found = batch.num_rows, len(batch.column("input_ids").flatten())
@@ -214,7 +225,7 @@ def _open_shard(path: Path, expected: dict[str, Any]) -> pa.RecordBatch:
             expected=f"{expected['documents']} and {expected['tokens']}, as {MANIFEST} says",
             remedy="run `bertkit prepare` again",
         )
-    if sha256_of_file(path) != expected["sha256"]:
+    if check_hashes and sha256_of_file(path) != expected["sha256"]:
         raise InputError(
             f"is damaged: its SHA-256 is not that of {MANIFEST}",
             file=path,

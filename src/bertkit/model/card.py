@@ -3,7 +3,7 @@
 In: configuration, how it was trained, held-out results.  Out: Markdown.  Next: pretrained.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bertkit.model.config import BertConfig
 
@@ -56,6 +56,63 @@ def model_card(
         "```",
         "",
         f'or `bertkit fill-mask --model PATH "…[MASK]…"`{judge}.',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# Task -> (Hugging Face's name of its pipeline, their class that opens it)
+_PIPELINES = {
+    "sequence-classification": ("text-classification", "AutoModelForSequenceClassification"),
+    "token-classification": ("token-classification", "AutoModelForTokenClassification"),
+    "multiple-choice": ("multiple-choice", "AutoModelForMultipleChoice"),
+    "question-answering": ("question-answering", "AutoModelForQuestionAnswering"),
+}
+SHOWN_LABELS = 50
+
+
+def task_card(
+    task: str,
+    config: BertConfig,
+    *,
+    labels: Sequence[str],
+    training: Mapping[str, object],
+    results: Mapping[str, float],
+) -> str:
+    """Return the card of a fine-tuned model; `training` and `results` become tables, in their order."""
+    pipeline, loader = _PIPELINES[task]
+    rest = len(labels) - SHOWN_LABELS
+    named = ", ".join(labels[:SHOWN_LABELS]) + (f" and {rest} more" if rest > 0 else "")
+    lines = [
+        "---",
+        "library_name: transformers",
+        f"pipeline_tag: {pipeline}",
+        "tags: [bert, bertkit]",
+        "---",
+        "",
+        f"# A BERT fine-tuned with bertkit for {task}",
+        "",
+        f"{config.num_hidden_layers} layers × {config.hidden_size}, at most {config.max_position_embeddings} tokens.",
+        *(["", f"Labels: {named}."] if task in ("sequence-classification", "token-classification") else []),
+        "",
+        "## Training",
+        "",
+        *_table(("setting", "value"), training),
+        "",
+        "## Held-out results",
+        "",
+        *(_table(("metric", "value"), results) if results else ["Not evaluated yet."]),
+        "",
+        "## Use",
+        "",
+        "`bertkit predict --model PATH --input_file FILE --output_file OUT.jsonl`, or in transformers:",
+        "",
+        "```python",
+        f"from transformers import {loader}, AutoTokenizer",
+        "",
+        f'model = {loader}.from_pretrained("PATH")',
+        'tokenizer = AutoTokenizer.from_pretrained("PATH")',
+        "```",
         "",
     ]
     return "\n".join(lines)

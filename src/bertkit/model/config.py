@@ -6,6 +6,8 @@ In: a size by name, a config.json, or numbers.  Out: one frozen BertConfig, chec
 import dataclasses
 import json
 import math
+import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 from bertkit.errors import InputError
 from bertkit.files import require_file
+from bertkit.model.recognition import require_bert
 
 # Google's released sizes: (num_hidden_layers, hidden_size); heads = hidden / 64, intermediate = 4 x hidden.
 MODEL_SIZES = {
@@ -33,8 +36,23 @@ FOREIGN_KEYS = frozenset(
         *("dtype", "torch_dtype", "transformers_version", "_name_or_path", "bos_token_id", "eos_token_id"),
         *("return_dict", "output_hidden_states", "output_attentions", "directionality", "pooler_type"),
         *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+        *("num_labels", "classifier_pooling", "is_encoder_decoder", "chunk_size_feed_forward"),
+        *("embedding_size", "output_past", "torchscript", "use_bfloat16", "use_task_id", "sep_token_id"),
+        # How text is written, which transformers once put into every config.json.
+        *("do_sample", "eos_token_ids", "length_penalty", "max_length", "num_beams", "num_return_sequences"),
+        *("repetition_penalty", "temperature", "top_k", "top_p"),
     )
 )
+# The most that a config.json may ask for: far beyond every BERT there is, and little enough to be built in a second.
+MOST = {
+    "vocab_size": 2**24,
+    "hidden_size": 2**16,
+    "num_hidden_layers": 256,
+    "num_attention_heads": 2**12,
+    "intermediate_size": 2**18,
+    "max_position_embeddings": 2**20,
+    "type_vocab_size": 2**10,
+}
 
 
 @dataclass(frozen=True)
@@ -204,13 +222,36 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
         InputError: the file is missing, not UTF-8, not JSON, or not an object.
     """
     path = require_file(path, what="a JSON file", remedy="check the folder; a model folder holds config.json")
+    return json_object(path.read_bytes(), file=path)
+
+
+def json_object(content: bytes, *, file: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the JSON object that the bytes of a file spell.
+
+    Raises:
+        InputError: they are not UTF-8, not JSON, not an object; one name stands twice in an object, and two readers
+            might take two values for it; a number that is none (NaN).
+    """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError) as problem:  # bad UTF-8, bad JSON, a number of 5,000 digits; deep nesting
-        raise InputError(f"is not JSON in UTF-8 ({problem})", file=path, expected="a JSON object") from None
+        reason = str(problem)[:200]
+        raise InputError(f"is not JSON in UTF-8 ({reason})", file=os.fspath(file), expected="a JSON object") from None
     if not isinstance(values, dict):
-        raise InputError("holds no JSON object", file=path, expected='{"vocab_size": …, "hidden_size": …}')
+        raise InputError("holds no JSON object", file=os.fspath(file), expected='{"vocab_size": …, "hidden_size": …}')
     return values
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{twice!r} stands twice in one object")
+    return values
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def config_from_json(values: dict[str, Any], *, file: str | Path) -> BertConfig:
@@ -219,11 +260,15 @@ def config_from_json(values: dict[str, Any], *, file: str | Path) -> BertConfig:
     Raises:
         InputError: the entries describe something else than a BERT encoder, or a value is out of range.
     """
-    _refuse_what_is_no_bert(values, file=file)
+    require_bert(values, file=file)
     known = {field.name for field in dataclasses.fields(BertConfig)}
     required = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}
     if missing := sorted(required - values.keys()):
         raise InputError(f"lacks {', '.join(missing)}", file=file, expected="the configuration of a BERT")
+    for name, most in MOST.items():
+        value = values.get(name)
+        if type(value) is int and value > most:
+            raise InputError("is out of range", file=file, field=name, value=value, expected=f"1 to {most:,}")
     try:
         return BertConfig(**{key: value for key, value in values.items() if key in known and value is not None})
     except InputError as problem:
@@ -244,22 +289,3 @@ def unknown_keys(values: dict[str, Any]) -> list[str]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _refuse_what_is_no_bert(values: dict[str, Any], *, file: str | Path) -> None:
-    for key, accepted in (
-        ("model_type", ("bert",)),
-        ("position_embedding_type", ("absolute",)),
-        ("is_decoder", (False,)),
-        ("add_cross_attention", (False,)),
-    ):
-        value = values.get(key)
-        if value is not None and value not in accepted:
-            raise InputError(
-                f"describes a model that is not a BERT encoder ({key} is {value!r})",
-                file=file,
-                field=key,
-                value=value,
-                expected=" | ".join(map(repr, accepted)),
-                remedy="give a folder with a BERT checkpoint",
-            )

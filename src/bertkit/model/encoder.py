@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from bertkit.errors import InputError
 from bertkit.model.attention import ReadRows, SelfAttention, read_rows
@@ -122,6 +123,7 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config, number=number) for number in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+        self.gradient_checkpointing = False  # True: activations inside a layer are computed again in the backward pass
         initialise(self, config)
 
     def forward(
@@ -169,7 +171,7 @@ class Encoder(nn.Module):
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
-            hidden, weights, shares = layer(
+            hidden, weights, shares = self._run(layer)(
                 hidden, mask, heads, gate, some, need_weights=output_attentions, need_heads=output_head_outputs
             )
             if output_hidden_states:
@@ -184,6 +186,11 @@ class Encoder(nn.Module):
             attentions=tuple(attentions) if output_attentions else None,
             head_outputs=tuple(head_outputs) if output_head_outputs else None,
         )
+
+    def _run(self, layer: nn.Module) -> Callable[..., Any]:
+        """The layer, or what computes it anew in the backward pass."""
+        saves_memory = self.gradient_checkpointing and self.training
+        return partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
 
     def _read(self, positions: Tensor | None, given: Tensor, *, whole: bool) -> ReadRows | None:
         """The rows that the last layer finishes: the positions, then [CLS] of each row where a pooler reads it."""

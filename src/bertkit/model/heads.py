@@ -1,7 +1,7 @@
 """What stands on the encoder: the masked-LM head, the next-sentence head, and the model that is pre-trained with both.
 
 In: a batch with or without labels.  Out: PretrainingOutput: logits, both losses apart, their sum.
-Next: huggingface.py (how they lie on disk)
+Next: task_heads.py (the heads of fine-tuning), huggingface.py (how they lie on disk)
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, initialise
-
-IGNORE_INDEX = -100  # the label of a position that has none; PyTorch's default
+from bertkit.model.losses import IGNORE_INDEX as IGNORE_INDEX
+from bertkit.model.losses import check_labels, cross_entropy, mean
 
 
 @dataclass
@@ -111,16 +111,16 @@ class PretrainingModel(nn.Module):
         )
         if mlm_labels is not None:
             shape = encoded.last_hidden_state.shape[:2]
-            _check_range("mlm_labels", mlm_labels, shape=shape, limit=self.config.vocab_size)
+            check_labels("mlm_labels", mlm_labels, shape=shape, limit=self.config.vocab_size)
             mlm_positions = (mlm_labels.flatten() != IGNORE_INDEX).nonzero().squeeze(1)  # (n,)
             mlm_targets = mlm_labels.flatten()[mlm_positions]  # (n,)
         mlm_logits = self._mlm_logits(encoded.last_hidden_state, mlm_positions)
         nsp_logits = None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)  # (batch, 2)
         mlm_loss = nsp_loss = None
         if mlm_targets is not None and mlm_logits is not None:
-            mlm_loss = _mean_loss("mlm_targets", mlm_logits, mlm_targets)
+            mlm_loss = mean(cross_entropy("mlm_targets", mlm_logits, mlm_targets))
         if next_sentence_label is not None and nsp_logits is not None:
-            nsp_loss = _mean_loss("next_sentence_label", nsp_logits, next_sentence_label)
+            nsp_loss = mean(cross_entropy("next_sentence_label", nsp_logits, next_sentence_label))
         losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
         return PretrainingOutput(
             loss=torch.stack(losses).sum() if losses else None,
@@ -133,6 +133,26 @@ class PretrainingModel(nn.Module):
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,
         )
+
+    def logits_where_read(
+        self,
+        input_ids: Tensor,
+        *,
+        mlm_positions: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the masked-LM logits (n, vocab) at the positions, and the next-sentence logits (batch, 2) or None.
+
+        They are those of `forward`, and so are the gradients; the last layer is finished at these positions, and at
+        [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
+        """
+        assert self.mlm_head is not None
+        encoded = self.encoder(
+            input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids, read_positions=mlm_positions
+        )
+        mlm_logits = self.mlm_head(encoded.last_hidden_state, self.encoder.embeddings.word_embeddings.weight)
+        return mlm_logits, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)
 
     def _mlm_logits(self, hidden: Tensor, positions: Tensor | None) -> Tensor | None:
         if self.mlm_head is None:
@@ -159,33 +179,3 @@ class PretrainingModel(nn.Module):
             raise InputError(
                 "this model has no next-sentence head", field="next_sentence_label", remedy="build it with nsp=True"
             )
-
-
-def _mean_loss(name: str, logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross entropy (), in float32 or better, over the labels that are not IGNORE_INDEX.
-
-    logits: (n, classes); labels: (n,) int64, called `name` in errors. Without a single label: 0 with a valid
-        backward, not 0 / 0.
-    """
-    _check_range(name, labels, shape=logits.shape[:1], limit=logits.size(1))
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    count = (labels != IGNORE_INDEX).sum().clamp(min=1)
-    return F.cross_entropy(wide, labels, ignore_index=IGNORE_INDEX, reduction="sum") / count
-
-
-def _check_range(name: str, labels: Tensor, *, shape: torch.Size, limit: int) -> None:
-    """Refuse labels of another shape, or (where looking costs no wait for a device) outside 0 … limit − 1."""
-    if labels.shape != shape:
-        # In labels of another shape a flat position would mean another token than the one that was labelled.
-        raise InputError(f"has shape {tuple(labels.shape)}", field=name, expected=str(tuple(shape)))
-    if labels.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    wrong = (((labels < 0) | (labels >= limit)) & (labels != IGNORE_INDEX)).nonzero()
-    if len(wrong):
-        index = tuple(wrong[0].tolist())
-        place = ", column ".join(map(str, index))
-        raise InputError(
-            f"row {place} is {int(labels[index])}, but there are {limit} classes",
-            field=name,
-            expected=f"0 to {limit - 1}, or {IGNORE_INDEX} for none",
-        )

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bertkit.errors import InputError
-from bertkit.files import require_file
 from bertkit.model.card import model_card
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.pretrained import WEIGHTS, Head, LoadReport, build, head_of, load_with_report, model_files
+from bertkit.model.pretrained import WEIGHTS, LoadReport, head_of, head_on_disk, load_with_report, model_files
 
 # Where the row of a new id comes from: the old id whose row it is, or the old ids whose mean it becomes (none: a draw).
 Row = int | tuple[int, ...]
@@ -56,7 +54,7 @@ def resize_vocabulary(
         if isinstance(model, Encoder):
             other: Encoder | PretrainingModel = Encoder(resized, pooler=model.pooler is not None)
         else:
-            other = build(resized, head=head_of(model))
+            other = PretrainingModel(resized, mlm=model.mlm_head is not None, nsp=model.nsp_head is not None)
     other.load_state_dict(state, assign=True)
     return other.eval()
 
@@ -119,7 +117,11 @@ def load_to_resize(directory: str | Path) -> tuple[Encoder | PretrainingModel, L
     Raises:
         InputError: what `load_with_report` raises; a tensor has no place in the model, and would be lost.
     """
-    model, report = load_with_report(directory, head=_head_on_disk(Path(directory)))
+    head = head_on_disk(directory)
+    model, report = load_with_report(
+        directory, head=head if head in ("pretraining", "masked_lm", "next_sentence") else None
+    )
+    assert isinstance(model, Encoder | PretrainingModel)
     lost = [name for name in report.ignored if not name.endswith("position_ids")]  # 0 … 511: no weights
     if lost:
         shown = ", ".join(lost[:_SHOWN_NAMES]) + (
@@ -132,18 +134,3 @@ def load_to_resize(directory: str | Path) -> tuple[Encoder | PretrainingModel, L
             remedy="resize the pre-trained model, and fine-tune the result",
         )
     return model, report
-
-
-def _head_on_disk(directory: Path) -> Head | None:
-    """The head that a folder's weights have, by the names of their tensors."""
-    path = require_file(directory / WEIGHTS, what="the model's weights", remedy="name a model folder")
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = set(file.keys())
-    except SafetensorError as problem:
-        raise InputError(f"is damaged or no safetensors file ({problem})", file=path, remedy="copy it again") from None
-    mlm = any(name.startswith("cls.predictions.") for name in names)
-    nsp = any(name.startswith("cls.seq_relationship.") for name in names)
-    if mlm and nsp:
-        return "pretraining"
-    return "masked_lm" if mlm else "next_sentence" if nsp else None

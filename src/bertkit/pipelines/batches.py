@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertkit.errors import InputError
+from bertkit.model.foreign_folder import require_plain_tokenizer_files
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 
 Row = tuple[NDArray[np.int64], NDArray[np.int64]]  # input ids and token types of one row, (seq,) each
@@ -112,6 +113,7 @@ def fitting_tokenizer(directory: str | Path, *, vocab_size: int) -> Tokenizer:
     Raises:
         InputError: there is none, or it has more tokens than the model.
     """
+    require_plain_tokenizer_files(directory)
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocabulary.size > vocab_size:
         raise InputError(

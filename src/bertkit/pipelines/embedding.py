@@ -16,6 +16,7 @@ from torch import Tensor
 from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.hub import model_directory
 from bertkit.model.layer_mix import Combine, LayerMix
 from bertkit.model.pretrained import load_with_report
 from bertkit.pipelines.batches import device_of, fitting_tokenizer, in_order, padded
@@ -57,7 +58,8 @@ class Embedding:
 class Embedder:
     """Turns texts into vectors.
 
-    model: a model folder, whatever head it has, or a model already loaded (then give its tokenizer).
+    model: a model folder, whatever head it has, an id of the hub, or a model already loaded (then give its tokenizer).
+    allow_bin: open a pickle where the folder has no safetensors.
 
     Raises:
         InputError: a layer that the model does not have, a pooler that is not in the folder, wrong settings.
@@ -69,10 +71,12 @@ class Embedder:
         *,
         tokenizer: Tokenizer | None = None,
         settings: EmbeddingSettings | None = None,
+        allow_bin: bool = False,
     ) -> None:
         self.settings = settings or EmbeddingSettings()
         if isinstance(model, str | Path):
-            encoder, report = load_with_report(model, head=None, allow_new_head=True)
+            model = model_directory(model, allow_pickle_weights=allow_bin)
+            encoder, report = load_with_report(model, head=None, allow_new_head=True, allow_pickle_weights=allow_bin)
             assert isinstance(encoder, Encoder)
             has_pooler = not any(name.startswith("encoder.pooler") for name in report.newly_made)
             tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=encoder.config.vocab_size)

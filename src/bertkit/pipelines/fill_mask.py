@@ -15,6 +15,7 @@ from bertkit.data.masking import MaskingSettings, mask_tokens
 from bertkit.data.pairs import SPECIALS_OF_A_TEXT
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
 from bertkit.pipelines.batches import fitting_tokenizer, in_order, require_length, require_short
 from bertkit.pipelines.filled import Candidate, FilledText, MaskedText, string_of
@@ -37,15 +38,20 @@ class _Wish:
 class FillMask:
     """Fills [MASK] in texts, or hides tokens itself and fills them.
 
-    model: a model folder with a masked-LM head, or a model already loaded (then give its tokenizer).
+    model: a model folder with a masked-LM head, an id of the hub, or a model already loaded (then give its
+        tokenizer).
+    allow_bin: open a pickle where the folder has no safetensors.
     """
 
-    def __init__(self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None) -> None:
+    def __init__(
+        self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
+    ) -> None:
         if isinstance(model, PretrainingModel):
             assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
             self.model = model.eval()
         else:
-            loaded = load(model, head="masked_lm")
+            model = model_directory(model, allow_pickle_weights=allow_bin)
+            loaded = load(model, head="masked_lm", allow_pickle_weights=allow_bin)
             assert isinstance(loaded, PretrainingModel)
             self.model = loaded
             tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=loaded.config.vocab_size)

@@ -14,6 +14,7 @@ import torch
 from bertkit.data.pairs import IS_NEXT
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
 from bertkit.pipelines.batches import (
     Row,
@@ -30,15 +31,20 @@ from bertkit.text.tokenizer import Tokenizer, with_special_tokens
 class NextSentence:
     """Judges whether B follows A.
 
-    model: a model folder with a next-sentence head, or a model already loaded (then give its tokenizer).
+    model: a model folder with a next-sentence head, an id of the hub, or a model already loaded (then give its
+        tokenizer).
+    allow_bin: open a pickle where the folder has no safetensors.
     """
 
-    def __init__(self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None) -> None:
+    def __init__(
+        self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
+    ) -> None:
         if isinstance(model, PretrainingModel):
             assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
             self.model = model.eval()
         else:
-            loaded = load(model, head="next_sentence")
+            model = model_directory(model, allow_pickle_weights=allow_bin)
+            loaded = load(model, head="next_sentence", allow_pickle_weights=allow_bin)
             assert isinstance(loaded, PretrainingModel)
             self.model = loaded
             tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=loaded.config.vocab_size)

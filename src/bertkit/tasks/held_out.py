@@ -20,6 +20,7 @@ from bertkit.data.store import Store
 from bertkit.model.heads import PretrainingModel
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.vocabulary import Vocabulary
+from bertkit.train.runtime import Runtime
 
 # Held-out pairs and masks never change: not with the run's seed, not with its masking rate.
 EVALUATION_SEED, EVALUATION_MLM_PROBABILITY = 20_261_129, 0.15
@@ -62,16 +63,19 @@ def evaluate(
     mlm_probability: float = EVALUATION_MLM_PROBABILITY,
     max_rows: int | None = None,
     micro_batch_tokens: int = 4096,
+    runtime: Runtime | None = None,
 ) -> Evaluation:
     """Return the metrics of a model on a held-out part, in eval mode, masks and pairs being fixed.
 
     mlm_probability: share of ordinary tokens hidden; 0 asks for the next-sentence answers on plain text.
     max_rows: how many pairs, drawn uniformly, None for all.
+    runtime: whose processes share the rows, each row being counted once; None: this process alone.
     """
     model.eval()
     table = held_out_pairs(store, pairs)
     number = len(table) if max_rows is None else min(max_rows, len(table))
     rows = Stream(EVALUATION_SEED, "evaluation", 0).permuted(np.arange(number), size=len(table))
+    runtime = runtime or Runtime(next(model.parameters()).device)
     totals = _Totals(torch.from_numpy(vocabulary.punctuation))
     for start in range(0, number, EVALUATION_ROWS):
         batch = build_global_batch(
@@ -84,8 +88,12 @@ def evaluate(
             epoch=0,
             micro_batch_tokens=micro_batch_tokens,
             with_pairs=pairs.pairing != "none",
+            rank=runtime.rank,
+            num_ranks=runtime.num_ranks,
         )
         totals.add(model, batch)
+        runtime.watchdog.beat()
+    totals.sum_over(runtime)
     return totals.result(rows)
 
 
@@ -104,27 +112,37 @@ class _Totals:
         for micro_batch, positions in zip(batch.micro_batches, batch.positions, strict=True):
             on_device = {name: tensor.to(device) for name, tensor in micro_batch.items()}
             labels, targets = on_device.get("next_sentence_label"), on_device["mlm_targets"]
-            output = model(
+            mlm_logits, nsp_logits = model.logits_where_read(
                 on_device["input_ids"],
+                mlm_positions=on_device["mlm_positions"],
                 attention_mask=on_device.get("attention_mask"),
                 token_type_ids=on_device["token_type_ids"],
-                mlm_positions=on_device["mlm_positions"],
             )
-            hits = (output.mlm_logits.argmax(-1) == targets).cpu()
+            hits = (mlm_logits.argmax(-1) == targets).cpu()
             plain = ~self._punctuation[targets.cpu()]
-            self._sums["mlm_loss"] += F.cross_entropy(output.mlm_logits.float(), targets, reduction="sum").item()
+            self._sums["mlm_loss"] += F.cross_entropy(mlm_logits.float(), targets, reduction="sum").item()
             self._sums["mlm"] += hits.sum().item()
             self._sums["plain"] += (hits & plain).sum().item()
             self._counts["mlm"] += len(targets)
             self._counts["mlm_without_punctuation"] += int(plain.sum())
-            if labels is not None:
-                predicted = output.nsp_logits.argmax(-1)
-                self._sums["nsp_loss"] += F.cross_entropy(output.nsp_logits.float(), labels, reduction="sum").item()
+            if labels is not None and nsp_logits is not None:
+                predicted = nsp_logits.argmax(-1)
+                self._sums["nsp_loss"] += F.cross_entropy(nsp_logits.float(), labels, reduction="sum").item()
                 self._sums["nsp"] += (predicted == labels).sum().item()
                 self._counts["nsp"] += len(labels)
                 answers[positions] = (predicted == IS_NEXT).cpu().numpy()
+        self._answers.append(answers)
+
+    def sum_over(self, runtime: Runtime) -> None:
+        """Add up the sums of all processes; each answer is 0 but on the process that had its row."""
+        self._sums = dict(zip(self._sums, runtime.sums(list(self._sums.values())), strict=True))
+        self._counts = {
+            name: int(count)
+            for name, count in zip(self._counts, runtime.sums(list(self._counts.values())), strict=True)
+        }
         if self._counts["nsp"]:
-            self._answers.append(answers)
+            answers = np.concatenate(self._answers).tolist()
+            self._answers = [np.array(runtime.sums(answers), dtype=bool)]
 
     def result(self, rows: NDArray[np.int64]) -> Evaluation:
         sums, counts = self._sums, {name: max(1, count) for name, count in self._counts.items()}
@@ -136,7 +154,7 @@ class _Totals:
         if self._counts["nsp"]:
             metrics |= {"nsp_loss": sums["nsp_loss"] / counts["nsp"], "nsp_accuracy": sums["nsp"] / counts["nsp"]}
         metrics["loss"] = metrics["mlm_loss"] + metrics.get("nsp_loss", 0.0)
-        answers = np.concatenate(self._answers) if self._answers else np.zeros(0, dtype=bool)
+        answers = self._answers[0] if self._counts["nsp"] else np.zeros(0, dtype=bool)
         return Evaluation(metrics, self._counts, answers, rows)
 
 

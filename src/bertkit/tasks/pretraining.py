@@ -3,10 +3,12 @@
 In: a Store and a PretrainingModel.  Out: the loop's source and its module.  Next: data/batches.py, held_out.py
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,9 +18,18 @@ from bertkit.data.order import global_batch, steps_in_epoch
 from bertkit.data.pairs import PairSettings, PairTable, build_pairs
 from bertkit.data.selection import Phrases
 from bertkit.data.store import Store
+from bertkit.errors import InputError
+from bertkit.model.config import BertConfig
+from bertkit.model.costs import training_flops
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.losses import in_float32
+from bertkit.tasks.phases import Phase, first_steps
 from bertkit.text.vocabulary import Vocabulary
-from bertkit.train.loop import LossSums, StepBatches
+from bertkit.train.feed import StepBatches
+from bertkit.train.loop import LossSums
+from bertkit.train.settings import MOST_EPOCHS
+
+SHOWN_DOCUMENTS = 8  # named in a message
 
 
 class PretrainingLoss(nn.Module):
@@ -30,38 +41,33 @@ class PretrainingLoss(nn.Module):
 
     def forward(self, batch: dict[str, Tensor]) -> LossSums:
         """Return the sums over the labels of one micro-batch; `mlm` first, `nsp` where there are pairs."""
-        output = self.model(
+        mlm_logits, nsp_logits = self.model.logits_where_read(
             batch["input_ids"],
+            mlm_positions=batch["mlm_positions"],
             attention_mask=batch.get("attention_mask"),
             token_type_ids=batch["token_type_ids"],
-            mlm_positions=batch["mlm_positions"],
         )
-        scores = {"mlm": (output.mlm_logits, batch["mlm_targets"])}
+        scores = {"mlm": (mlm_logits, batch["mlm_targets"])}
         if "next_sentence_label" in batch:
-            scores["nsp"] = (output.nsp_logits, batch["next_sentence_label"])
+            assert nsp_logits is not None
+            scores["nsp"] = (nsp_logits, batch["next_sentence_label"])
         return LossSums(
             sums={
-                k: F.cross_entropy(logits.float(), target, reduction="sum") for k, (logits, target) in scores.items()
+                k: F.cross_entropy(in_float32(logits), target, reduction="sum")
+                for k, (logits, target) in scores.items()
             },
-            counts={k: len(target) for k, (_, target) in scores.items()},
             correct={k: (logits.argmax(-1) == target).sum() for k, (logits, target) in scores.items()},
         )
-
-
-def is_layer_matrix(name: str) -> bool:
-    """Return whether a parameter of PretrainingLoss is a weight matrix inside the encoder's layers: Muon's share.
-
-    >>> is_layer_matrix("model.encoder.layers.0.output.weight"), is_layer_matrix("model.mlm_head.dense.weight")
-    (True, False)
-    """
-    return ".encoder.layers." in name and name.endswith(".weight") and "norm" not in name
 
 
 @dataclass
 class PretrainingSource:
     """Batches by step number: pairs, masks and order are functions of (seed, epoch, index).
 
-    epoch_starts: the first step of each epoch known so far; an epoch's number of pairs is known once it is built.
+    rank, num_ranks: whose share of each global batch is made.
+    phases: lengths of rows, one after the other; () for one phase of the length that `pairs` has.
+    epoch_starts: of each phase, the first step of each epoch known so far, counted from the phase's start; an epoch's
+        number of pairs is known once it is built.
     """
 
     store: Store
@@ -73,63 +79,151 @@ class PretrainingSource:
     micro_batch_tokens: int
     phrases: Phrases | None = None  # for --masking phrases
     max_steps: int | None = None  # the run's length, for a masking rate that changes; None: it stays the first
-    epoch_starts: list[int] = field(default_factory=lambda: [0])
+    config: BertConfig | None = None  # of the model, to count what a step costs; None: it is not counted
+    rank: int = 0
+    num_ranks: int = 1
+    phases: tuple[Phase, ...] = ()
+    epoch_starts: list[list[int]] = field(default_factory=list)
     _table: PairTable | None = None
-    _epoch: int = -1
+    _table_of: tuple[int, int] = (-1, -1)  # (phase, epoch)
 
-    def table(self, epoch: int) -> PairTable:
+    def __post_init__(self) -> None:
+        self.epoch_starts = self.epoch_starts or [[0] for _ in range(max(1, len(self.phases)))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to another process without the table, which is drawn there again."""
+        return {**vars(self), "_table": None, "_table_of": (-1, -1)}
+
+    def pairs_of(self, phase: int) -> PairSettings:
+        """Return the pair settings of a phase."""
+        return replace(self.pairs, max_seq_length=self.phases[phase].max_seq_length) if self.phases else self.pairs
+
+    def table(self, epoch: int, *, phase: int = 0) -> PairTable:
         """Return the pairs of an epoch; the last one asked for is kept."""
         epoch = 0 if self.pairs.static else epoch
-        if self._table is None or epoch != self._epoch:
-            self._table, self._epoch = build_pairs(self.store, self.pairs, seed=self.seed, epoch=epoch), epoch
+        if self._table is None or self._table_of != (phase, epoch):
+            key = _epoch_key(phase, epoch)
+            self._table = build_pairs(self.store, self.pairs_of(phase), seed=self.seed, epoch=key)
+            self._table_of = phase, epoch
         return self._table
 
     def step(self, step: int) -> StepBatches:
         """Return the batches of the step that follows `step` finished ones."""
-        epoch = self._epoch_of(step)
-        table = self.table(epoch)
-        rows = global_batch(
-            seed=self.seed,
-            epoch=epoch,
-            step=step - self.epoch_starts[epoch],
-            num_rows=len(table),
-            batch_size=self.batch_size,
-        )
+        phase, epoch, rows = self._place(step)
         batch = build_global_batch(
             self.store,
-            table,
+            self.table(epoch, phase=phase),
             rows,
             vocabulary=self.vocabulary,
             masking=self.masking.at(self._progress(step)),
             seed=self.seed,
-            epoch=0 if self.pairs.static else epoch,
+            epoch=_epoch_key(phase, 0 if self.pairs.static else epoch),
             micro_batch_tokens=self.micro_batch_tokens,
-            with_pairs=self.pairs.pairing != "none",
+            with_pairs=self.has_pairs,
             phrases=self.phrases,
+            rank=self.rank,
+            num_ranks=self.num_ranks,
         )
-        counts = {"mlm": batch.num_targets}
-        if self.pairs.pairing != "none":
-            counts["nsp"] = batch.num_rows
-        return StepBatches(batch.micro_batches, counts, epoch=epoch, tokens=batch.tokens, slots=batch.slots)
+        counts = {"mlm": batch.num_targets} | ({"nsp": batch.num_rows} if self.has_pairs else {})
+        return StepBatches(
+            batch.micro_batches,
+            batch.numbers,
+            counts,
+            tokens=batch.tokens,
+            slots=batch.slots,
+            flops=0.0
+            if self.config is None
+            else training_flops(
+                self.config,
+                slots=batch.slots,
+                squares=batch.squares,
+                targets=batch.num_targets,
+                pairs=counts.get("nsp", 0),
+            ),
+            source={"epoch_starts": [list(starts) for starts in self.epoch_starts]},
+        )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether batches carry next_sentence_label."""
+        return self.pairs.pairing != "none"
+
+    def longest(self) -> dict[str, Tensor]:
+        """Return the largest micro-batch there can be: as many rows of the full length as go into one."""
+        length = max([phase.max_seq_length for phase in self.phases] or [self.pairs.max_seq_length])
+        rows = min(self.batch_size, max(1, self.micro_batch_tokens // length))
+        rate = max(self.masking.at(share).mlm_probability for share in (0.0, 1.0))
+        targets = torch.arange(0, rows * length, max(1, int(1 / rate)))
+        batch = {
+            "input_ids": torch.full((rows, length), int(np.flatnonzero(self.vocabulary.ordinary)[0])),
+            "token_type_ids": torch.zeros(rows, length, dtype=torch.int64),
+            "attention_mask": torch.ones(rows, length, dtype=torch.bool),  # padded batches take the slower kernel
+            "mlm_positions": targets,
+            "mlm_targets": torch.full_like(targets, int(np.flatnonzero(self.vocabulary.ordinary)[0])),
+        }
+        return batch | ({"next_sentence_label": torch.zeros(rows, dtype=torch.int64)} if self.has_pairs else {})
+
+    def describe(self, step: int) -> str:
+        """Return which rows and documents a step has, in words."""
+        phase, epoch, rows = self._place(step)
+        documents = np.unique(self.table(epoch, phase=phase).document_a[rows])
+        shown = ", ".join(map(str, documents[:SHOWN_DOCUMENTS].tolist()))
+        rest = len(documents) - SHOWN_DOCUMENTS
+        return f"epoch {epoch}, documents {shown}" + (f" and {rest} more" if rest > 0 else "")
+
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch that a step lies in, counted in its phase."""
+        return self._place(step)[1]
+
+    def _place(self, step: int) -> tuple[int, int, NDArray[np.int64]]:
+        """The phase and epoch of a step, and its rows of the table."""
+        starts = [0]
+        if self.phases:
+            assert self.max_steps is not None
+            starts = first_steps(self.phases, self.max_steps)
+        phase = int(np.searchsorted(starts, step, side="right")) - 1
+        step -= starts[phase]
+        epoch = self._epoch_of(step, phase)
+        rows = global_batch(
+            seed=self.seed,
+            epoch=_epoch_key(phase, epoch),
+            step=step - self.epoch_starts[phase][epoch],
+            num_rows=len(self.table(epoch, phase=phase)),
+            batch_size=self.batch_size,
+        )
+        return phase, epoch, rows
 
     def _progress(self, step: int) -> float:
         """The share of the run that is done, 0 in its first step and 1 in its last."""
         return 0.0 if self.max_steps is None else min(1.0, step / max(1, self.max_steps - 1))
 
-    def _epoch_of(self, step: int) -> int:
-        while step >= self.epoch_starts[-1]:  # the end of the last known epoch is not known yet
-            epoch = len(self.epoch_starts) - 1
-            self.epoch_starts.append(self.epoch_starts[-1] + steps_in_epoch(len(self.table(epoch)), self.batch_size))
-        return int(np.searchsorted(self.epoch_starts, step, side="right")) - 1
+    def _epoch_of(self, step: int, phase: int) -> int:
+        known = self.epoch_starts[phase]
+        while step >= known[-1]:  # the end of the last known epoch is not known yet
+            epoch = len(known) - 1
+            known.append(known[-1] + steps_in_epoch(len(self.table(epoch, phase=phase)), self.batch_size))
+        return int(np.searchsorted(known, step, side="right")) - 1
 
     def steps_of_epochs(self, epochs: float) -> int:
-        """Return the steps of so many passes; a part of a pass is that part of its steps, rounded up."""
+        """Return the steps of so many passes; a part of a pass is that part of its steps, rounded up.
+
+        Raises:
+            InputError: the run has phases, whose passes have different lengths.
+        """
+        if self.phases:
+            raise InputError(
+                "need a run whose steps are known, as a pass has another length in each phase",
+                field="--phases",
+                remedy="give --max_steps or --max_minutes",
+            )
         whole, known = int(epochs), int(np.ceil(epochs))
-        while len(self.epoch_starts) <= known:
-            self._epoch_of(self.epoch_starts[-1])
-        start, end = self.epoch_starts[whole], self.epoch_starts[known]
+        [starts] = self.epoch_starts
+        while len(starts) <= known:
+            self._epoch_of(starts[-1], 0)
+        start, end = starts[whole], starts[known]
         return max(1, start + int(np.ceil((epochs - whole) * (end - start))))
 
-    def state(self) -> dict[str, Any]:
-        """Return the starts of the epochs, which a resume would else find by building every epoch again."""
-        return {"epoch_starts": self.epoch_starts}
+
+def _epoch_key(phase: int, epoch: int) -> int:
+    """The number of an epoch among those of all phases: no two share their draws."""
+    return phase * MOST_EPOCHS + epoch

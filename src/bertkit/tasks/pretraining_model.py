@@ -13,6 +13,7 @@ from bertkit.errors import InputError
 from bertkit.model.config import MODEL_SIZES, BertConfig, config_from_json, config_of_size, read_json_object
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import Head, build, load_with_report
+from bertkit.tasks.layers import freeze, with_dropout
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -24,6 +25,7 @@ class ModelChoice:
     directory: str | None  # a model folder to go on from, in place of a new model
     hidden_dropout_prob: float | None  # None: as the configuration says
     attention_probs_dropout_prob: float | None
+    freeze_layers: int | None = None  # embeddings and so many of the lowest layers stay as they are; None: nothing
 
 
 def choose_model(
@@ -44,16 +46,17 @@ def choose_model(
         config = loaded.config
         say(f"model loaded from {given}: {report.summary()}")
     _require_fit(config, tokenizer, pairs, given=given, size=choice.size)
-    hidden, attention = choice.hidden_dropout_prob, choice.attention_probs_dropout_prob
-    config = replace(
+    config = with_dropout(
         config,
-        hidden_dropout_prob=config.hidden_dropout_prob if hidden is None else hidden,
-        attention_probs_dropout_prob=config.attention_probs_dropout_prob if attention is None else attention,
+        hidden_dropout_prob=choice.hidden_dropout_prob,
+        attention_probs_dropout_prob=choice.attention_probs_dropout_prob,
     )
     model = build(config, head=head)
     if loaded is not None:
         model.load_state_dict(loaded.state_dict())
     assert isinstance(model, PretrainingModel)
+    if choice.freeze_layers is not None:
+        freeze(model.encoder, choice.freeze_layers)
     return model, given is None
 
 

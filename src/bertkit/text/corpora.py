@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 from bertkit.console import say, warn
 from bertkit.errors import InputError
-from bertkit.files import write_atomically
+from bertkit.files import cache_directory, write_atomically
 from bertkit.text.documents import UnitCount
 from bertkit.text.kjv import kjv_lines
 from bertkit.text.songci import songci_poems
@@ -99,17 +99,6 @@ CORPORA = {
         ),
     )
 }
-
-
-def cache_directory() -> Path:
-    """Return the folder for what is fetched once: $BERTKIT_CACHE, else `bertkit` in the user's cache folder."""
-    given = os.environ.get("BERTKIT_CACHE")
-    if given:
-        return Path(given).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "bertkit"
-    local = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
-    return (Path(local) if local else Path.home() / ".cache") / "bertkit"
 
 
 def fetch_corpus(name: str, *, output_file: Path) -> CorpusReport:

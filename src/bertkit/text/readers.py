@@ -44,56 +44,56 @@ class Source:
         return os.path.splitext(name)[0] if name.endswith(COMPRESSED) else name
 
 
-def find_sources(input_file: str | None, *, encoding: str = "utf-8") -> list[Source]:
+def find_sources(input_file: str | None, *, encoding: str = "utf-8", flag: str = "--input_file") -> list[Source]:
     """Return the files that `--input_file` names, in the order given; folders and globs sorted, hidden files left out.
 
-    encoding: of all of them.
+    encoding: of all of them; flag: what the errors call the value.
 
     Raises:
         InputError: no path; a path, glob or folder without files; an empty file; something that is not a regular file.
     """
     if not input_file or not input_file.strip():
-        raise InputError("no text was given", field="--input_file", expected="paths, comma separated; globs; folders")
+        raise InputError("no text was given", field=flag, expected="paths, comma separated; globs; folders")
     # A comma may be part of a name, so the whole value is tried as a path first.
     parts = [input_file] if os.path.lexists(input_file) else [part.strip() for part in input_file.split(",")]
     paths: list[Path] = []
     problems: list[InputError] = []
     for part in filter(None, parts):
         try:
-            paths += _files_of(part)
+            paths += _files_of(part, flag)
         except InputError as problem:
             problems.append(problem)
     once = {os.path.realpath(path): path for path in reversed(paths)}  # the first way to name a file wins
     unique = [path for path in paths if once[os.path.realpath(path)] is path]
     if len(unique) < len(paths):
-        warn(f"--input_file names {len(paths) - len(unique)} files more than once; each is read once")
+        warn(f"{flag} names {len(paths) - len(unique)} files more than once; each is read once")
     for path in unique:
         if path.stat().st_size == 0:
-            problems.append(InputError("is empty", file=path, remedy="remove the file from --input_file"))
+            problems.append(InputError("is empty", file=path, remedy=f"remove the file from {flag}"))
     if problems:
         raise InputErrors(problems)
     return _named(unique, encoding)
 
 
-def _files_of(part: str) -> list[Path]:
+def _files_of(part: str, flag: str) -> list[Path]:
     """The files of one path, glob or folder."""
     path = Path(part).expanduser()
     if not os.path.lexists(path):
         if not glob.has_magic(part):
-            raise InputError("does not exist", file=part, remedy="check --input_file")
+            raise InputError("does not exist", file=part, remedy=f"check {flag}")
         matches = sorted(glob.glob(str(path), recursive=True))
         files = [
             file for match in matches for file in (_folder(Path(match)) if os.path.isdir(match) else [Path(match)])
         ]
         if not files:
-            raise InputError("no file has a name like this", file=part, remedy="check --input_file")
-        return [_regular(file) for file in files]
+            raise InputError("no file has a name like this", file=part, remedy=f"check {flag}")
+        return [_regular(file, flag) for file in files]
     if path.is_dir():
         files = _folder(path)
         if not files:
-            raise InputError("is a folder without files", file=path, remedy="check --input_file")
+            raise InputError("is a folder without files", file=path, remedy=f"check {flag}")
         return files
-    return [_regular(path)]
+    return [_regular(path, flag)]
 
 
 def _folder(folder: Path) -> list[Path]:
@@ -105,12 +105,12 @@ def _folder(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.is_file())
 
 
-def _regular(path: Path) -> Path:
+def _regular(path: Path, flag: str) -> Path:
     """The path, if a regular file stands there; opening a pipe would wait for ever."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path, remedy="check --input_file") from error
+        raise InputError(f"cannot be read: {error.strerror}", file=path, remedy=f"check {flag}") from error
     if not stat.S_ISREG(mode):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "not a regular file"
         raise InputError(f"is {kind}", file=path, expected="a regular file", remedy="save the text as a file first")

@@ -43,10 +43,10 @@ def jsonl_documents(source: Source, *, text_column: str | None, changed: Counter
             yield BLANK
             continue
         try:
-            record = _json(line, source, number)
+            record = parse_json(line, source, number)
             if not isinstance(record, dict):
                 raise InputError(
-                    f"the line is {_kind(record)}",
+                    f"the line is {json_kind(record)}",
                     file=source.path,
                     line=number,
                     value=record,
@@ -89,7 +89,7 @@ def _text_of(record: dict[str, Any], column: str, source: Source, number: int) -
     text = record[column]
     if not isinstance(text, str):
         raise InputError(
-            f"the field holds {_kind(text)}",
+            f"the field holds {json_kind(text)}",
             file=source.path,
             line=number,
             field=column,
@@ -97,11 +97,15 @@ def _text_of(record: dict[str, Any], column: str, source: Source, number: int) -
             expected="a string",
             remedy="name the field of the text: --text_column",
         )
-    return _checked(text, source, number, column)
+    return checked_text(text, source, number, column)
 
 
-def _checked(text: str, source: Source, number: int | None, field: str) -> str:
-    """The text, if it can be written as UTF-8."""
+def checked_text(text: str, source: Source, number: int | None, field: str) -> str:
+    """Return the text, if it can be written as UTF-8.
+
+    Raises:
+        InputError: half of a surrogate pair.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -117,10 +121,14 @@ def _checked(text: str, source: Source, number: int | None, field: str) -> str:
     return text
 
 
-def _json(text: str, source: Source, number: int) -> Any:
-    """The value of a JSON text that begins on this line of the file."""
+def parse_json(text: str, source: Source, number: int) -> Any:
+    """Return the value of a JSON text that begins on this line of the file.
+
+    Raises:
+        InputError: broken JSON, a name that stands twice in one object, nesting too deep.
+    """
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=unique_names)
     except json.JSONDecodeError as error:
         place = f"column {error.colno}: {error.msg}"
         line = number + error.lineno - 1
@@ -130,8 +138,8 @@ def _json(text: str, source: Source, number: int) -> Any:
         raise InputError(f"cannot be read as JSON: {error}", file=source.path, line=number, value=text[:80]) from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object, if no name stands in it twice: JSON readers keep the last and drop the others without a word."""
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object, if no name stands in it twice: most readers of JSON keep the last only."""
     record = dict(pairs)
     if len(record) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -139,8 +147,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _kind(value: object) -> str:
-    """What a JSON value is, in JSON's words."""
+def json_kind(value: object) -> str:
+    """Return what a JSON value is, in JSON's words."""
     kinds: list[tuple[type, str]] = [(dict, "an object"), (list, "an array"), (str, "a string"), (bool, "a boolean")]
     return next((name for kind, name in kinds if isinstance(value, kind)), "null" if value is None else "a number")
 
@@ -151,10 +159,10 @@ def poetry_documents(source: Source, *, changed: Counter[str]) -> Iterator[Item]
     content = "\n".join(line for _, line in read_lines(source, changed=changed))
     if not content.strip():
         return
-    poems = _json(content, source, 1)
+    poems = parse_json(content, source, 1)
     if not isinstance(poems, list):
         remedy = "one object a line is --format jsonl"
-        raise InputError(f"the file is {_kind(poems)}", file=source.path, expected=expected, remedy=remedy)
+        raise InputError(f"the file is {json_kind(poems)}", file=source.path, expected=expected, remedy=remedy)
     for index, poem in enumerate(poems):
         paragraphs = poem.get("paragraphs") if isinstance(poem, dict) else None
         if not isinstance(paragraphs, list) or not all(isinstance(line, str) for line in paragraphs):
@@ -163,7 +171,9 @@ def poetry_documents(source: Source, *, changed: Counter[str]) -> Iterator[Item]
             )
             continue
         try:
-            text = _checked(join_lines([line for line in paragraphs if line]), source, None, f"[{index}].paragraphs")
+            text = checked_text(
+                join_lines([line for line in paragraphs if line]), source, None, f"[{index}].paragraphs"
+            )
         except InputError as problem:
             yield problem
             continue
@@ -178,9 +188,14 @@ def join_lines(lines: list[str]) -> str:
     """
     pieces = lines[:1]
     for before, after in pairwise(lines):
-        widths = {_width(before[-1]), _width(after[0])}
-        pieces += ["" if "wide" in widths and "narrow" not in widths else " ", after]
+        pieces += [" " if need_space(before[-1], after[0]) else "", after]
     return "".join(pieces)
+
+
+def need_space(before: str, after: str) -> bool:
+    """Return whether a space stands between these two characters where two texts are joined."""
+    widths = {_width(before), _width(after)}
+    return "wide" not in widths or "narrow" in widths
 
 
 def _width(character: str) -> str:
@@ -246,7 +261,7 @@ def own_documents(
                 kind = type(item).__name__
                 raise InputError(f"item {index} of {name} is {kind}", file=source.path, value=item, expected=expected)
         try:
-            _checked(document.text, source, None, f"item {index} of {name}")
+            checked_text(document.text, source, None, f"item {index} of {name}")
         except InputError as problem:
             yield problem
         else:

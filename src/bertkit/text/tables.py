@@ -77,7 +77,7 @@ def _documents(
             yield HEADER
             continue
         if len(fields) != len(names):
-            yield _ragged(fields, names, source, number, header_line)
+            yield ragged(fields, names, source, number, header_line)
             continue
         if text is None and any(field.strip() for field in fields):
             text = _first_text(names, fields, source, number)
@@ -87,19 +87,29 @@ def _documents(
 
 def _column(names: Sequence[str], wanted: str | None, source: Source, line: int | None) -> int | None:
     """The place of the column that is named, by name or by number; else of `text`; None: there is no such column."""
-    name = "text" if wanted is None else wanted
-    if names.count(name) > 1:
+    if wanted is None and "text" not in names:
+        return None
+    return column_place(names, "text" if wanted is None else wanted, source, line, flag="--text_column")
+
+
+def column_place(names: Sequence[str], wanted: str, source: Source, line: int | None, *, flag: str) -> int:
+    """Return the place, from 0, of the column with this name, else of this number, from 1.
+
+    flag: what the errors call the value.
+
+    Raises:
+        InputError: no such column, or several of this name.
+    """
+    if names.count(wanted) > 1:
         raise InputError(
-            f"{names.count(name)} columns have this name",
+            f"{names.count(wanted)} columns have this name",
             file=source.path,
             line=line,
-            field=name,
-            remedy=f"name it by its number: --text_column {names.index(name) + 1}",
+            field=wanted,
+            remedy=f"name it by its number: {flag} {names.index(wanted) + 1}",
         )
-    if name in names:
-        return names.index(name)
-    if wanted is None:
-        return None
+    if wanted in names:
+        return names.index(wanted)
     if wanted.isascii() and wanted.isdigit() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
     near = get_close_matches(wanted, names, n=1, cutoff=0.6)
@@ -107,7 +117,7 @@ def _column(names: Sequence[str], wanted: str | None, source: Source, line: int 
         "there is no such column",
         file=source.path,
         line=line,
-        field="--text_column",
+        field=flag,
         value=wanted,
         expected=f"one of {', '.join(names)}, or a number from 1 to {len(names)}",
         remedy=f"did you mean {near[0]}?" if near else "a file without a header row takes --column_names id,text,…",
@@ -127,7 +137,7 @@ def _require_header(names: list[str], kind: str, source: Source, line: int) -> N
             expected="fields between commas" if kind == "csv" else "fields between tabs",
             remedy=f"{known}; or name the column: --text_column 1",
         )
-    if any(map(_is_no_name, names)):
+    if any(map(is_no_name, names)):
         raise InputError(
             "the first row looks like data, not like names of columns",
             file=source.path,
@@ -138,11 +148,13 @@ def _require_header(names: list[str], kind: str, source: Source, line: int) -> N
         )
 
 
-def _is_no_name(name: str) -> bool:
+def is_no_name(name: str) -> bool:
+    """Return whether this is a text rather than the name of a column."""
     return len(name) > NAME_LIMIT or name.endswith(_SENTENCE_ENDS) or (name.endswith(".") and " " in name)
 
 
-def _ragged(fields: list[str], names: list[str], source: Source, number: int, header_line: int) -> InputError:
+def ragged(fields: list[str], names: Sequence[str], source: Source, number: int, header_line: int) -> InputError:
+    """Return the problem of a row with too few or too many fields."""
     return InputError(
         f"the row has {len(fields)} columns",
         file=source.path,

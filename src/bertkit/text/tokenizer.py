@@ -109,6 +109,16 @@ class Tokenizer:
         encoding = self._whole.encode(text, add_special_tokens=False)
         return Encoding(np.array(encoding.ids, np.int64), encoding.offsets, encoding.tokens)
 
+    def encode_ids(self, texts: Sequence[str]) -> list[Ids]:
+        """Return the ids that `encode` gives for each text: (seq,) int64 each.
+
+        Raises:
+            InputError: a text holds half a surrogate pair.
+        """
+        _require_characters(texts)
+        encodings = self._whole.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int64) for encoding in encodings]
+
     def encode_plain(self, sentences: Sequence[str]) -> list[StoredIds]:
         """Return the ids of each sentence, as training data is made of them: a literal [MASK] is text like any other.
 

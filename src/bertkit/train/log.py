@@ -6,26 +6,33 @@ In: numbers by name and the step.  Out: metrics.jsonl, appended whole lines at a
 import json
 import math
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 
 from bertkit.console import warn
 from bertkit.errors import InputError
-from bertkit.files import write_atomically
+from bertkit.files import naming, write_atomically
 from bertkit.train.settings import Tracker
 
 METRICS = "metrics.jsonl"
+PROJECT = "bertkit"  # the name under which a tracker without a folder of its own files the run
 
 
 class MetricsLog:
-    """Appends to RUN/metrics.jsonl; a resume first cuts it back to the checkpoint's step."""
+    """Appends to RUN/metrics.jsonl; a resume first cuts it back to the checkpoint's step.
 
-    def __init__(self, run_directory: Path, *, after_step: int, report_to: Tracker) -> None:
-        self._path = run_directory / METRICS
-        self._cut_back(after_step)
-        self._tracker = _start_tracker(run_directory, report_to)
+    writes: whether this process is the one to do so; the others keep silent.
+    """
+
+    def __init__(self, run_directory: Path, *, after_step: int, report_to: Tracker, writes: bool = True) -> None:
+        self._path, self._writes = run_directory / METRICS, writes
+        self._tracker: GeneralTracker | None = None
+        if writes:
+            self._cut_back(after_step)
+            self._tracker = _start_tracker(run_directory, report_to)
 
     def _cut_back(self, after_step: int) -> None:
         kept, broken = [], 0
@@ -43,9 +50,11 @@ class MetricsLog:
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line; `kind` is train, validation or samples."""
+        if not self._writes:
+            return
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
         line = json.dumps({"kind": kind, "step": step, **finite}, ensure_ascii=False, allow_nan=False)
-        with open(self._path, "a", encoding="utf-8") as file:
+        with naming(self._path), open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
         if self._tracker is not None:
             numbers = {f"{kind}/{k}": v for k, v in finite.items() if isinstance(v, int | float)}
@@ -54,18 +63,22 @@ class MetricsLog:
     def close(self) -> None:
         """End the tracker."""
         if self._tracker is not None:
-            self._tracker.end_training()
+            self._tracker.finish()
 
 
-def _start_tracker(run_directory: Path, report_to: Tracker) -> Accelerator | None:
+def _start_tracker(run_directory: Path, report_to: Tracker) -> GeneralTracker | None:
+    """Return accelerate's tracker of that name, its files in the run's folder where it has files."""
     if report_to == "none":
         return None
-    try:
-        import tensorboard  # noqa: F401 (only whether it is there)
-    except ImportError:
+    if find_spec(report_to) is None:
         raise InputError(
-            "is not installed", field="--report_to", value=report_to, remedy='pip install "bertkit[tensorboard]"'
-        ) from None
-    tracker = Accelerator(log_with=report_to, project_dir=str(run_directory))
-    tracker.init_trackers("tensorboard")
+            "is not installed",
+            field="--report_to",
+            value=report_to,
+            remedy='pip install "bertkit[tensorboard]"' if report_to == "tensorboard" else f"pip install {report_to}",
+        )
+    kind = LOGGER_TYPE_TO_CLASS[report_to]
+    has_folder = kind.requires_logging_directory
+    tracker: GeneralTracker = kind(report_to, logging_dir=str(run_directory)) if has_folder else kind(PROJECT)
+    tracker.start()
     return tracker

@@ -3,6 +3,8 @@
 In: facts by name.  Out: files in RUN.  Next: log.py
 """
 
+import functools
+import hashlib
 import json
 import platform
 import shlex
@@ -23,6 +25,7 @@ def environment() -> dict[str, Any]:
     return {
         "command": shlex.join(["bertkit", *sys.argv[1:]]),
         "versions": {"python": platform.python_version(), **versions()},
+        "code": code_hash(),
         "hardware": {"system": platform.platform(), "processor": platform.processor() or platform.machine()},
     }
 
@@ -36,6 +39,17 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "unknown"
     return found
+
+
+@functools.cache
+def code_hash() -> str:
+    """Return the SHA-256 of this package's own source files, in the order of their names."""
+    folder = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def update_run(run_directory: Path, facts: Mapping[str, Any]) -> None:

@@ -1,94 +1,203 @@
-"""Where training runs: device, number format, random state.
+"""Where training runs: device, number format, processes and what they tell each other, random state.
 
-In: TrainSettings.  Out: a Runtime on accelerate's device, and the generators' state to save and restore.
-Next: log.py
+In: TrainSettings, and what `torchrun` or `accelerate launch` have put into the environment.  Out: a Runtime.
+Next: parallel.py
 """
 
+import hashlib
 import os
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
 
 import torch
-from accelerate import Accelerator
-from torch import Tensor, nn
+import torch.distributed as dist
+from accelerate import PartialState
+from torch import Tensor
 
 from bertkit.errors import InputError
-from bertkit.train.settings import TrainSettings
+from bertkit.train.settings import Precision, Sharding, TrainSettings
+from bertkit.train.signals import StopFlag
+from bertkit.train.watchdog import Watchdog
+
+# A collective must end some day even where --hang_timeout is 0; PyTorch's own default.
+DEFAULT_TIMEOUT = 1800.0  # seconds
+_FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The device and number format that training really got."""
+    """The device, number format and processes that training really got."""
 
-    accelerator: Accelerator
-    precision: Literal["fp32", "bf16"]
+    device: torch.device
+    precision: Precision = "fp32"
+    sharding: Sharding = "none"
+    rank: int = 0
+    num_ranks: int = 1
+    control: dist.ProcessGroup | None = None  # between processors, so that asking costs no wait for a GPU
+    stop: StopFlag = field(default_factory=StopFlag)
+    watchdog: Watchdog = field(default_factory=lambda: Watchdog(0))
 
     @property
-    def device(self) -> torch.device:
-        """Where the tensors of a forward pass lie."""
-        device: torch.device = self.accelerator.device
-        return device
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass in the chosen precision."""
         # Not accelerate's: its state is one for the whole process, so that a second run in it could not choose anew.
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+        return torch.autocast(
+            self.device.type, dtype=_FORMATS.get(self.precision, torch.bfloat16), enabled=self.precision != "fp32"
+        )
 
     def to_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the batch on the device."""
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
+    def gathered(self, numbers: Sequence[float]) -> list[list[float]]:
+        """Return the numbers of every process, by rank; all processes give equally many."""
+        if self.control is None:
+            return [list(numbers)]
+        mine = torch.tensor(numbers, dtype=torch.float64)
+        everyones = [torch.empty_like(mine) for _ in range(self.num_ranks)]
+        with self.answering():
+            dist.all_gather(everyones, mine, group=self.control)
+        return [tensor.tolist() for tensor in everyones]
+
+    def sums(self, numbers: Sequence[float]) -> list[float]:
+        """Return each number summed over the processes, in the order of their ranks: the same on all of them."""
+        return [sum(column) for column in zip(*self.gathered(numbers), strict=True)]
+
+    def wait_for_all(self) -> None:
+        """Return when every process has come here."""
+        self.gathered([0.0])
+
+    def asked_to_stop(self) -> int:
+        """Return the signal that any process has received, 0 for none: the same answer on all of them."""
+        return int(max(row[0] for row in self.gathered([self.stop.received])))
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Turn the failure of a collective inside into one message.
+
+        Raises:
+            InputError: another process is gone, or has not answered in time.
+        """
+        try:
+            yield
+        except RuntimeError as problem:
+            text = str(problem)
+            if self.num_ranks == 1 or not (isinstance(problem, dist.DistError) or "gloo" in text or "NCCL" in text):
+                raise
+            raise InputError(
+                f"process {self.rank} of {self.num_ranks}: another process of this run is gone, or has not answered "
+                f"within --hang_timeout ({text.splitlines()[0][-200:]})",
+                remedy="look for the first error among the processes' outputs; then go on by --resume_from last",
+            ) from problem
+
     def description(self) -> dict[str, object]:
-        """Return device, precision and threads, for `run.json`."""
+        """Return device, precision, processes and threads, for `run.json`."""
         return {
             "device": str(self.device),
             "precision": self.precision,
+            "sharding": self.sharding,
+            "processes": self.num_ranks,
             "threads": torch.get_num_threads(),
             "cpu_count": os.cpu_count(),
         }
 
 
 def start(settings: TrainSettings) -> Runtime:
-    """Return the Runtime, the generators of weights and dropout seeded.
+    """Return the Runtime, the generator of weights seeded; several processes meet here.
 
     Raises:
-        InputError: more than one process (which a later version will bring).
+        InputError: a precision or sharding that this machine does not give, or processes that do not meet.
     """
-    accelerator = Accelerator(mixed_precision="no")
-    if accelerator.num_processes > 1:
+    timeout = timedelta(seconds=settings.hang_timeout or DEFAULT_TIMEOUT)
+    try:
+        num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        # Without cpu=True accelerate leaves processes without a GPU each alone, and says nothing.
+        on_cpu = not torch.accelerator.is_available()
+        state = PartialState(cpu=on_cpu, timeout=timeout) if num_ranks > 1 else PartialState(cpu=on_cpu)
+        control = dist.new_group(backend="gloo", timeout=timeout) if num_ranks > 1 else None
+    except (RuntimeError, ValueError) as problem:
         raise InputError(
-            "training in several processes is not there yet",
+            f"the processes of this run did not meet ({str(problem).splitlines()[0]})",
             field="WORLD_SIZE",
-            value=accelerator.num_processes,
-            expected="1",
-            remedy="start `bertkit pretrain` without torchrun",
+            value=os.environ.get("WORLD_SIZE"),
+            remedy="start them by torchrun or accelerate launch; on several hosts check MASTER_ADDR and MASTER_PORT",
+        ) from None
+    device: torch.device = state.device
+    _require_what_was_asked(settings, device, num_ranks)
+    if state.num_processes != num_ranks:
+        raise InputError(
+            "is not the number of processes that met",
+            field="WORLD_SIZE",
+            value=num_ranks,
+            expected=str(state.num_processes),
         )
     seed(settings.seed)
-    return Runtime(accelerator, settings.precision)
+    return Runtime(
+        device=device,
+        precision=settings.precision,
+        sharding=settings.sharding,
+        rank=dist.get_rank() if num_ranks > 1 else 0,
+        num_ranks=num_ranks,
+        control=control,
+        watchdog=Watchdog(settings.hang_timeout),
+    )
+
+
+def _require_what_was_asked(settings: TrainSettings, device: torch.device, num_ranks: int) -> None:
+    """Refuse what would be ignored or made slow without a word."""
+    if settings.precision == "fp16" and device.type == "cpu":
+        raise InputError(
+            "is for GPUs: a processor computes it more slowly than fp32",
+            field="--precision",
+            value="fp16",
+            expected="fp32, or bf16 on a processor with AMX or AVX-512 BF16",
+        )
+    if settings.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise InputError("is not what this GPU computes", field="--precision", value="bf16", remedy="use fp16 or fp32")
+    if settings.sharding == "fsdp" and num_ranks == 1:
+        raise InputError(
+            "cuts the model over processes, but there is one",
+            field="--sharding",
+            value="fsdp",
+            remedy="start by torchrun --nproc_per_node N, or leave it away",
+        )
 
 
 def seed(number: int) -> None:
-    """Seed the generators that weights and dropout draw from; data has its own numbers (data/random.py)."""
+    """Seed the generator that new weights are drawn from; data has its own numbers (data/random.py)."""
     torch.manual_seed(number)
 
 
-def generator_state(runtime: Runtime) -> dict[str, Tensor]:
-    """Return the state of the generators that dropout draws from, uint8."""
-    state = {"cpu": torch.get_rng_state()}
-    if runtime.device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(runtime.device)
-    return state
+def seed_dropout(seed: int, *, step: int, micro_batch: int) -> None:
+    """Seed the generator that dropout draws from: a function of the micro-batch, whichever process computes it.
+
+    So a resume needs no state of a generator, and any number of processes drops the same activations.
+    """
+    digest = hashlib.sha256(f"{seed} dropout {step} {micro_batch}".encode()).digest()
+    torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
-def restore_generators(runtime: Runtime, state: dict[str, Tensor]) -> None:
-    """Put back what `generator_state` gave."""
-    torch.set_rng_state(state["cpu"])
-    if runtime.device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], runtime.device)
+def make_shared_folder(directory: Path, runtime: Runtime) -> None:
+    """Make the run's folder, and check that every process sees it.
 
-
-def gradient_norm(module: nn.Module) -> Tensor:
-    """Return the length of the whole gradient, (), taken over all parameters that have one."""
-    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-    return torch.nn.utils.get_total_norm(gradients)
+    Raises:
+        InputError: one does not.
+    """
+    if runtime.is_first:
+        directory.mkdir(parents=True, exist_ok=True)
+    runtime.wait_for_all()
+    unseen = sum(runtime.sums([0.0 if directory.is_dir() else 1.0]))
+    if unseen:
+        raise InputError(
+            f"is not seen by {unseen:.0f} of the {runtime.num_ranks} processes",
+            file=directory,
+            field="--output_dir",
+            expected="a folder on a disk that all hosts share",
+        )

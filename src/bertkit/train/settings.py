@@ -12,7 +12,9 @@ from bertkit.options import option
 
 LARGEST_COUNT = 10**9
 MOST_EPOCHS = 10**6
-Tracker = Literal["none", "tensorboard"]
+Precision = Literal["fp32", "bf16", "fp16"]
+Sharding = Literal["none", "fsdp"]
+Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio", "swanlab"]
 
 
 @dataclass(frozen=True)
@@ -23,34 +25,76 @@ class TrainSettings:
     micro_batch_tokens: int = option(
         1024, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
     )
-    optimizer: Literal["adamw", "muon"] = option(
-        "adamw", help="adamw for every weight, or muon for the matrices of the layers and adamw for the rest"
+    optimizer: Literal["adamw", "muon", "lamb"] = option(
+        "adamw",
+        help="adamw for every weight, muon for the matrices of the layers and adamw for the rest, or lamb for very "
+        "large batches (extra `lamb`)",
     )
-    learning_rate: float = option(1e-3, help="peak rate of AdamW")
+    learning_rate: float = option(1e-3, help="peak rate of AdamW or LAMB")
     muon_learning_rate: float = option(0.02, help="peak rate of Muon")
-    lr_scheduler_type: Literal["linear", "cosine", "constant"] = option("linear", help="what follows the warm-up")
+    layer_decay: float = option(1.0, help="rate of each layer as a share of that of the layer above; 1: the same")
+    lr_scheduler_type: Literal["linear", "cosine", "polynomial", "constant", "wsd", "one-cycle"] = option(
+        "linear", help="what follows the warm-up; wsd: constant, then a linear fall over the last --decay_ratio"
+    )
     warmup_ratio: float = option(0.1, help="share of max_steps over which the rate rises from 0")
+    decay_ratio: float = option(0.2, help="share of max_steps over which wsd falls")
+    polynomial_power: float = option(2.0, help="power of the polynomial fall")
     final_learning_rate_ratio: float = option(0.0, help="share of the peak rate that is left at the end")
     weight_decay: float = option(0.01, help="decoupled decay per unit of rate; none on biases and LayerNorm")
     max_grad_norm: float = option(1.0, help="longest gradient; a longer one is scaled down to it")
     adam_beta1: float = option(0.9, help="AdamW's decay of the mean")
     adam_beta2: float = option(0.98, help="AdamW's decay of the squares")
     adam_epsilon: float = option(1e-8, help="AdamW's term against division by 0")
+    ema_decay: float | None = option(
+        None, help="decay a step of a running average of the weights, which is then evaluated and kept; null: none"
+    )
     max_steps: int | None = option(None, help="optimizer updates in all; null: from num_train_epochs or max_minutes")
     num_train_epochs: float | None = option(None, help="passes over the data in all; null with no other length: 10")
     max_minutes: float | None = option(
         None, help="minutes of training, evaluation and saving not counted; measured once and turned into max_steps"
     )
-    precision: Literal["fp32", "bf16"] = option("fp32", help="numbers of the forward pass; weights stay fp32")
+    early_stopping_patience: int | None = option(
+        None, help="end after so many evaluations in a row without a better one; null: never"
+    )
+    precision: Precision = option("fp32", help="numbers of the forward pass; weights stay fp32")
+    gradient_checkpointing: bool = option(False, help="compute activations again in the backward pass: less memory")
+    torch_compile: bool = option(False, help="compile the layers by torch.compile; needs a C++ compiler or a GPU")
+    sharding: Sharding = option("none", help="fsdp: weights, gradients and moments are cut over the processes (FSDP2)")
+    data_workers: int = option(0, help="processes that make batches ahead; 0: made where they are used")
+    on_non_finite: Literal["stop", "skip"] = option(
+        "stop", help="a step whose loss or gradient is not finite is never made: stop there, or go on without it"
+    )
+    max_skipped_steps: int = option(10, help="steps left out in a row before training stops all the same")
+    hang_timeout: float = option(1800.0, help="seconds without any progress after which the run ends itself; 0: never")
     log_every: int = option(10, help="steps between two lines of metrics.jsonl")
     eval_every: int | None = option(None, help="steps between two evaluations; null: a tenth of the run")
     save_every: int | None = option(None, help="steps between two checkpoints; null: as eval_every")
     save_total_limit: int = option(2, help="checkpoints kept besides the best one")
+    keep_every: int | None = option(
+        None, help="checkpoints at multiples of so many steps are kept for good; null: none"
+    )
     resume_from: str | None = option(None, help="last, best, or a checkpoint folder: go on from there")
+    allow_inexact: bool = option(
+        False, help="resume although settings, data or machine differ, so that the result is not that of one run"
+    )
     report_to: Tracker = option("none", help="tracker beside metrics.jsonl")
     seed: int = option(12345, help="seed of weights, order, pairs, masks and dropout")
 
     def __post_init__(self) -> None:
+        self._check_counts()
+        self._check_numbers()
+        lengths = {
+            "max_steps": self.max_steps,
+            "num_train_epochs": self.num_train_epochs,
+            "max_minutes": self.max_minutes,
+        }
+        given = [f"--{name}" for name, value in lengths.items() if value is not None]
+        if len(given) > 1:
+            raise InputError("set the same thing", field=" and ".join(given), remedy="give one of them")
+        if self.allow_inexact and self.resume_from is None:
+            raise InputError("has no effect without --resume_from", field="--allow_inexact")
+
+    def _check_counts(self) -> None:
         counts = {
             "batch_size": self.batch_size,
             "micro_batch_tokens": self.micro_batch_tokens,
@@ -59,13 +103,30 @@ class TrainSettings:
             "max_steps": self.max_steps,
             "eval_every": self.eval_every,
             "save_every": self.save_every,
+            "keep_every": self.keep_every,
+            "early_stopping_patience": self.early_stopping_patience,
+            "max_skipped_steps": self.max_skipped_steps,
         }
         for name, count in counts.items():
             if count is not None and not 1 <= count <= LARGEST_COUNT:
                 raise InputError("is out of range", field=f"--{name}", value=count, expected=f"1 to {LARGEST_COUNT:,}")
-        rates = {"learning_rate": self.learning_rate, "muon_learning_rate": self.muon_learning_rate}
-        lengths = {"num_train_epochs": self.num_train_epochs, "max_minutes": self.max_minutes}
-        for name, number in {**rates, **lengths, "max_grad_norm": self.max_grad_norm}.items():
+        if self.data_workers < 0:
+            raise InputError(
+                "is no number of processes", field="--data_workers", value=self.data_workers, expected="0 or more"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise InputError("is no seed", field="--seed", value=self.seed, expected="0 to 2⁶³ − 1")
+
+    def _check_numbers(self) -> None:
+        above_zero = {
+            "learning_rate": self.learning_rate,
+            "muon_learning_rate": self.muon_learning_rate,
+            "num_train_epochs": self.num_train_epochs,
+            "max_minutes": self.max_minutes,
+            "max_grad_norm": self.max_grad_norm,
+            "polynomial_power": self.polynomial_power,
+        }
+        for name, number in above_zero.items():
             if number is not None and not 0 < number < math.inf:
                 raise InputError("is not above 0", field=f"--{name}", value=number, expected="a number above 0")
         if self.num_train_epochs is not None and self.num_train_epochs > MOST_EPOCHS:
@@ -75,18 +136,27 @@ class TrainSettings:
                 value=self.num_train_epochs,
                 expected=f"up to {MOST_EPOCHS:,}",
             )
-        for name, number in {"weight_decay": self.weight_decay, "adam_epsilon": self.adam_epsilon}.items():
+        at_least_zero = {
+            "weight_decay": self.weight_decay,
+            "adam_epsilon": self.adam_epsilon,
+            "hang_timeout": self.hang_timeout,
+        }
+        for name, number in at_least_zero.items():
             if not 0 <= number < math.inf:
                 raise InputError("is not a number of 0 or more", field=f"--{name}", value=number, expected="0 or more")
-        for name, number in {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2}.items():
-            if not 0 <= number < 1:
-                raise InputError("is not a decay", field=f"--{name}", value=number, expected="0 ≤ decay < 1")
-        shares = {"warmup_ratio": self.warmup_ratio, "final_learning_rate_ratio": self.final_learning_rate_ratio}
+        decays = {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2, "ema_decay": self.ema_decay}
+        for name, decay in decays.items():
+            if decay is not None and not 0 <= decay < 1:
+                raise InputError("is not a decay", field=f"--{name}", value=decay, expected="0 ≤ decay < 1")
+        if not 0 < self.layer_decay <= 1:
+            raise InputError(
+                "is no share", field="--layer_decay", value=self.layer_decay, expected="above 0, at most 1"
+            )
+        shares = {
+            "warmup_ratio": self.warmup_ratio,
+            "decay_ratio": self.decay_ratio,
+            "final_learning_rate_ratio": self.final_learning_rate_ratio,
+        }
         for name, share in shares.items():
             if not 0 <= share <= 1:
                 raise InputError("is not a share", field=f"--{name}", value=share, expected="0 to 1")
-        if not 0 <= self.seed < 2**63:
-            raise InputError("is no seed", field="--seed", value=self.seed, expected="0 to 2⁶³ − 1")
-        given = [f"--{name}" for name, value in {"max_steps": self.max_steps, **lengths}.items() if value is not None]
-        if len(given) > 1:
-            raise InputError("set the same thing", field=" and ".join(given), remedy="give one of them")

@@ -1,30 +1,31 @@
-"""Checkpoints that are whole or absent: a folder written aside, hashed in a manifest, renamed once.
+"""What a run has come to: counters, weights, moments; taken as a snapshot, and put back.
 
-In: the files of a model, the optimizers, the counters.  Out: RUN/checkpoints/step-N, and the newest whole one.
-No pickle: safetensors and JSON.  Next: loop.py
+In: a running job.  Out: a Snapshot whose tensors nothing changes any more; or the job as it was.  Next: checkpoint.py
 """
 
-import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from bertkit.console import warn
 from bertkit.errors import InputError
-from bertkit.files import directory_written_atomically, sha256_of_file, write_atomically
 from bertkit.train.optimizer import load_optimizer_tensors, optimizer_tensors
-from bertkit.train.runtime import Runtime, generator_state, restore_generators
+from bertkit.train.parallel import ParallelModule
+from bertkit.train.shards import part_like
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
+TRAINING, STATE = "training", "state.json"
+WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
+FIRST_LOSS_SCALE = 2.0**16  # for fp16
+LOWEST_LOSS_SCALE = 2.0**-10  # at this factor it is not fp16 that overflows
+STEPS_BEFORE_A_HIGHER_SCALE = 2000  # good steps in a row after which the factor is doubled
+# What may differ between two machines; all else that differs makes another run.
+MACHINE = frozenset({"device", "threads", "versions", "processes"})
 
 
 @dataclass
@@ -33,203 +34,169 @@ class Window:
 
     losses: dict[str, float] = field(default_factory=dict)
     correct: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
     tokens: int = 0  # padding not counted
     slots: int = 0  # padding counted
+    flops: float = 0.0
     seconds: float = 0.0
+    gradient_norm: float = 0.0  # of the last step, before clipping
+
+    def add(self, other: "Window") -> None:
+        """Add the sums of `other`."""
+        for mine, theirs in ((self.losses, other.losses), (self.correct, other.correct)):
+            for name, value in theirs.items():
+                mine[name] = mine.get(name, 0.0) + value
+        for name, count in other.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        self.tokens += other.tokens
+        self.slots += other.slots
+        self.flops += other.flops
+        self.seconds += other.seconds
+        if other.counts:  # a step left out has none
+            self.gradient_norm = other.gradient_norm
 
 
 @dataclass
 class TrainState:
-    """What a run has come to; together with weights, moments and generators it is all that a resume needs."""
+    """What a run has come to; together with weights and moments it is all that a resume needs."""
 
-    step: int = 0  # finished optimizer updates
+    step: int = 0  # finished optimizer updates, those left out counted
     tokens: int = 0  # trained on, padding not counted
     training_seconds: float = 0.0  # evaluation and saving not counted
     best_step: int | None = None
-    best_loss: float | None = None  # held-out, at best_step
+    best_score: float | None = None  # the held-out metric that decides, at best_step
+    evaluations_since_best: int = 0
+    skipped_steps: int = 0  # left out because a loss or gradient was not finite
+    skipped_in_a_row: int = 0
+    loss_scale: float = FIRST_LOSS_SCALE  # fp16 only
+    steps_since_scaled: int = 0  # fp16 only
     source: dict[str, Any] = field(default_factory=dict)  # what the source of batches wants back
     window: Window = field(default_factory=Window)  # so that the first line after a resume is the one without a stop
 
+    def note_good_step(self) -> None:
+        """Count a step that was made, and double the factor of fp16 losses after many."""
+        self.steps_since_scaled += 1
+        if self.steps_since_scaled >= STEPS_BEFORE_A_HIGHER_SCALE:
+            self.loss_scale, self.steps_since_scaled = 2.0 * self.loss_scale, 0
 
-def save_checkpoint(
-    run_directory: Path,
+    def lower_loss_scale(self) -> bool:
+        """Halve the factor of fp16 losses, as a gradient overflowed; return whether it was not the lowest already."""
+        if self.loss_scale <= LOWEST_LOSS_SCALE:
+            return False
+        self.loss_scale, self.steps_since_scaled = self.loss_scale / 2.0, 0
+        return True
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A checkpoint in memory."""
+
+    step: int
+    best_step: int | None
+    model_files: Mapping[str, bytes]
+    tensors: dict[str, dict[str, Tensor]]  # file name under training/ -> tensors of its own memory
+    state: dict[str, Any]
+    facts: dict[str, Any]  # for the manifest
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes on disk, nearly."""
+        return sum(map(len, self.model_files.values())) + sum(
+            t.nbytes for f in self.tensors.values() for t in f.values()
+        )
+
+
+def take_snapshot(
     state: TrainState,
     *,
     model_files: Mapping[str, bytes],
+    module: ParallelModule,
     optimizers: list[torch.optim.Optimizer],
-    runtime: Runtime,
     fingerprint: Mapping[str, Any],
-    limit: int,
-) -> Path:
-    """Write checkpoints/step-N, then point last.json (and best.json) at it, then remove old ones beyond `limit`.
+    facts: Mapping[str, Any],
+) -> Snapshot:
+    """Return the state of a run, copied; every process must call it, as parts are brought together.
 
-    fingerprint: what must be the same for a resume to be exact.
-
-    Raises:
-        InputError: the disk refuses; the checkpoints before this one are then as they were.
+    model_files: the Hugging Face directory. Where it does not hold the weights that training goes on from (because
+        they are averaged), these are saved beside it.
+    fingerprint: what must be the same for a resume to be exact; facts: what else the manifest should say.
     """
-    directory = run_directory / "checkpoints" / f"step-{state.step}"
-    tensors = [optimizer_tensors(optimizer) for optimizer in optimizers]
-    try:
-        with directory_written_atomically(directory) as folder:
-            for name, content in model_files.items():
-                (folder / name).write_bytes(content)
-            training = folder / "training"
-            training.mkdir()
-            for number, moments in enumerate(tensors):
-                save_file(moments, training / f"optimizer-{number}.safetensors")
-            save_file(generator_state(runtime), training / "rng-rank0.safetensors")
-            _write_json(training / "state.json", {**asdict(state), "fingerprint": dict(fingerprint)})
-            _write_manifest(folder, {"step": state.step, "fingerprint": dict(fingerprint)})
-    except (OSError, SafetensorError) as problem:  # the latter is how safetensors speaks of a full disk
-        needed = sum(map(len, model_files.values())) + sum(t.nbytes for moments in tensors for t in moments.values())
-        raise InputError(
-            f"could not be written ({problem}); the checkpoints before it are as they were",
-            file=directory,
-            expected=f"{needed:,} bytes; {shutil.disk_usage(run_directory).free:,} are free",
-            remedy="make room on this disk and go on by --resume_from last",
-        ) from problem
-    pointers = {"last": state.step} | ({} if state.best_step is None else {"best": state.best_step})
-    for name, step in pointers.items():
-        write_atomically(run_directory / "checkpoints" / f"{name}.json", json.dumps({"step": step}) + "\n")
-    _remove_old(run_directory, step=state.step, best_step=state.best_step, limit=limit)
-    return directory
+    tensors = {f"optimizer-{n}.safetensors": _copied(optimizer_tensors(each)) for n, each in enumerate(optimizers)}
+    if module.average is not None:
+        tensors[WEIGHTS] = _copied(module.whole_weights())
+        tensors[AVERAGE] = _copied(module.average.whole_weights())
+    # As JSON has it, so that the counters that go on after this cannot change it.
+    values = json.loads(json.dumps({**asdict(state), "fingerprint": dict(fingerprint)}))
+    return Snapshot(
+        step=state.step,
+        best_step=state.best_step,
+        model_files=dict(model_files),
+        tensors=tensors,
+        state=values,
+        facts={"step": state.step, "fingerprint": dict(fingerprint), **facts},
+    )
 
 
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
-def _write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write size and hash of every file, and last the manifest's own hash."""
-    files = {
-        file.relative_to(folder).as_posix(): {"sha256": sha256_of_file(file), "size": file.stat().st_size}
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
-    manifest = {"format_version": FORMAT_VERSION, **facts, "files": files}
-    _write_json(folder / MANIFEST, {**manifest, "sha256": _hash_of(manifest)})
-
-
-def _hash_of(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _steps(run_directory: Path) -> list[int]:
-    """Return the steps of the checkpoints in a run, newest first."""
-    folders = (run_directory / "checkpoints").glob("step-*")
-    return sorted((int(f.name[5:]) for f in folders if f.name[5:].isdigit()), reverse=True)
-
-
-def _remove_old(run_directory: Path, *, step: int, best_step: int | None, limit: int) -> None:
-    """Leave the best, the one just written, and of the others the newest, so that `limit` stand besides the best."""
-    others = [other for other in _steps(run_directory) if other not in (step, best_step)]
-    for other in others[limit - (step != best_step) :]:
-        shutil.rmtree(run_directory / "checkpoints" / f"step-{other}")
-
-
-def damage(directory: Path) -> str | None:
-    """Return what is wrong with a checkpoint, the file named, or None when every hash is right."""
-    path = directory / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        stated = manifest.pop("sha256")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        return f"{path}: is missing or damaged ({problem})"
-    if stated != _hash_of(manifest):
-        return f"{path}: is damaged (its hash is not the one in it)"
-    if manifest["format_version"] != FORMAT_VERSION:
-        return f"{path}: has format version {manifest['format_version']}; this bertkit reads {FORMAT_VERSION}"
-    for name, expected in manifest["files"].items():
-        file = directory / name
-        if not file.is_file():
-            return f"{file}: is missing"
-        try:
-            if file.stat().st_size != expected["size"] or sha256_of_file(file) != expected["sha256"]:
-                return f"{file}: is damaged (its hash is not the manifest's)"
-        except OSError as problem:
-            return f"{file}: cannot be read ({problem})"
-    return None
-
-
-def find_checkpoint(run_directory: Path, which: str) -> Path:
-    """Return the folder of a checkpoint: `last` (the newest undamaged one), `best`, or a folder by its path.
-
-    Raises:
-        InputError: there is none, the one asked for is damaged, or it is another run's.
-    """
-    if which == "last":
-        steps = _steps(run_directory)
-        for step in steps:
-            directory = run_directory / "checkpoints" / f"step-{step}"
-            problem = damage(directory)
-            if problem is None:
-                return directory
-            warn(f"{problem}; trying the checkpoint before it")
-        raise InputError(
-            "holds no undamaged checkpoint" if steps else "holds no checkpoint yet",
-            file=run_directory / "checkpoints",
-            field="--resume_from",
-            value=which,
-            remedy="start without --resume_from" + (", in another --output_dir" if steps else ""),
-        )
-    if which == "best":
-        pointer = run_directory / "checkpoints" / "best.json"
-        if not pointer.is_file():
-            raise InputError("names no best checkpoint yet", file=run_directory, remedy="use --resume_from last")
-        try:
-            step = json.loads(pointer.read_text(encoding="utf-8"))["step"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError("is damaged", file=pointer, remedy="use --resume_from last") from None
-        directory = run_directory / "checkpoints" / f"step-{step}"
-    else:
-        directory = Path(which)
-        if directory.resolve().parent != (run_directory / "checkpoints").resolve():
-            # The best model, the metrics and the settings of a run stand in its own folder.
-            raise InputError(
-                "is no checkpoint of this run",
-                field="--resume_from",
-                value=which,
-                expected=f"last, best, or a folder in {run_directory / 'checkpoints'}",
-                remedy="name that checkpoint's own run by --output_dir, or start a new run from its weights: "
-                f"--model_name_or_path {which}",
-            )
-    problem = damage(directory)
-    if problem is not None:
-        raise InputError(problem, field="--resume_from", value=which, remedy="use --resume_from last")
-    return directory
-
-
-def read_state(directory: Path, *, fingerprint: Mapping[str, Any]) -> TrainState:
+def read_state(directory: Path, *, fingerprint: Mapping[str, Any], allow_inexact: bool = False) -> TrainState:
     """Return the counters of a checkpoint.
+
+    allow_inexact: go on although something differs, after a warning that lists it.
 
     Raises:
         InputError: something differs from the run that wrote it, so that the resume would not be exact; listed.
     """
-    values = json.loads((directory / "training" / "state.json").read_text(encoding="utf-8"))
+    values = json.loads((directory / TRAINING / STATE).read_text(encoding="utf-8"))
     before = values.pop("fingerprint")
     now = json.loads(json.dumps(dict(fingerprint)))
-    different = [
-        f"{name}: {before.get(name)!r} then, {now.get(name)!r} now"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
-    ]
+    different = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
     if different:
-        raise InputError(
-            "was written by a run that differs: " + "; ".join(different),
-            file=directory,
-            field="--resume_from",
-            expected="the same settings, data and versions, so that resuming equals never having stopped",
-            remedy="give the settings of that run (RUN/settings.yaml by --config_file), or start a new run from these "
-            f"weights: --model_name_or_path {directory}",
-        )
+        listed = "; ".join(f"{name}: {before.get(name)!r} then, {now.get(name)!r} now" for name in sorted(different))
+        if not allow_inexact:
+            raise InputError(
+                "was written by a run that differs: " + listed,
+                file=directory,
+                field="--resume_from",
+                expected="the same settings, data and versions, so that resuming equals never having stopped",
+                remedy="give the settings of that run (RUN/settings.yaml by --config_file); or go on all the same by "
+                f"--allow_inexact; or start a new run from these weights: --model_name_or_path {directory}",
+            )
+        warn(f"this resume is not exact (--allow_inexact): {listed}")
+    if different - MACHINE:
+        values["source"] = {}  # where its epochs begin is found out again
     return TrainState(**{**values, "window": Window(**values["window"])})
 
 
-def restore(directory: Path, optimizers: list[torch.optim.Optimizer], runtime: Runtime) -> None:
-    """Put the moments and the generators of a checkpoint back; the weights are loaded with the model."""
+def restore(directory: Path, module: ParallelModule, optimizers: list[torch.optim.Optimizer]) -> None:
+    """Put the moments, and where weights are averaged these and their average, of a checkpoint back.
+
+    (Weights that are not averaged are loaded with the model. Dropout needs no state: see runtime.seed_dropout.)
+
+    Raises:
+        InputError: the checkpoint has other moments than these optimizers keep.
+    """
+    folder = directory / TRAINING
     for number, optimizer in enumerate(optimizers):
-        tensors: dict[str, Tensor] = load_file(directory / "training" / f"optimizer-{number}.safetensors")
-        load_optimizer_tensors(optimizer, tensors)
-    restore_generators(runtime, load_file(directory / "training" / "rng-rank0.safetensors"))
+        path = folder / f"optimizer-{number}.safetensors"
+        if not path.is_file():
+            raise InputError(
+                "is missing: the checkpoint was written with another optimizer", file=path, field="--optimizer"
+            )
+        try:
+            load_optimizer_tensors(optimizer, load_file(path))
+        except ValueError as problem:
+            raise InputError(
+                f"was written with another optimizer or other trained weights ({problem})",
+                file=path,
+                field="--optimizer, --freeze_layers",
+            ) from None
+    average, is_averaged = module.average, (folder / AVERAGE).is_file()
+    if is_averaged:  # training goes on from these; the model's file holds their average
+        module.load_weights(load_file(folder / WEIGHTS))
+    if average is not None and is_averaged:
+        average.load({name: part_like(t, average.tensors[name]) for name, t in load_file(folder / AVERAGE).items()})
+    elif average is not None:
+        warn(f"{directory} has no averaged weights; the average begins anew with the weights of this step")

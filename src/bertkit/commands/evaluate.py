@@ -1,0 +1,74 @@
+"""`bertkit evaluate`: how well a fine-tuned model does on labelled files.
+
+In: a model that `bertkit finetune` wrote, labelled files.  Out: figures, printed and as JSON.
+Next: ../tasks/predicting.py
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.console import result, result_json, table
+from bertkit.data.examples.reading import ReadingSettings
+from bertkit.files import write_atomically
+from bertkit.options import group, option
+
+
+@dataclass(frozen=True)
+class Config:
+    """The model and the data."""
+
+    model: str = option(help="folder of a fine-tuned model")
+    input_file: str = option(help="labelled examples: paths, comma separated; globs; folders")
+    output_file: str | None = option(None, help="JSON file for the figures and tables")
+    json: bool = option(False, help="print everything as one line of JSON")
+    reading: ReadingSettings = group(ReadingSettings)
+
+
+def run(config: Config) -> None:
+    """Print the figures."""
+    figures, tables, coverage = evaluate(config)
+    everything = {**figures, **tables, "coverage": coverage}
+    if config.output_file is not None:
+        write_atomically(Path(config.output_file), json.dumps(everything, indent=2, ensure_ascii=False) + "\n")
+    if config.json:
+        result_json(everything)
+        return
+    result(table([(name, f"{value:.4f}") for name, value in figures.items()]))
+    for title, rows in tables.items():
+        result(f"{title}:\n{_shown(rows)}")
+
+
+def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str, int]]:
+    """Return figures, tables, and the counts of what the model did not get to see.
+
+    Raises:
+        InputError: no fine-tuned model, anything wrong with the data, labels that the model does not have.
+    """
+    from bertkit.data.examples.reading import ExampleReport
+    from bertkit.tasks.opening import open_predictor
+
+    predictor = open_predictor(config.model)
+    report = ExampleReport(config.reading.on_bad)
+    task = predictor.task
+    examples = task.read(config.input_file, config.reading, report, labelled=True, flag="--input_file")
+    examples = task.check(examples, predictor.config, config.reading, report)
+    report.finish()
+    report.say()
+    figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
+    return figures, tables, dict(predictor.coverage.rows())
+
+
+def _shown(rows: Any) -> str:
+    if not isinstance(rows, dict) or not rows:
+        return f"  {rows}"
+    first = next(iter(rows.values()))
+    if isinstance(first, dict):
+        head = ("", *first)
+        return table([head, *((name, *map(_number, row.values())) for name, row in rows.items())])
+    return table([(name, _number(value)) for name, value in rows.items()])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

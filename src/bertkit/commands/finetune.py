@@ -1,0 +1,183 @@
+"""`bertkit finetune TASK`: from a pre-trained model and labelled files to a model that answers.
+
+In: a model folder, files as people have them.  Out: RUN with the best model, its results, predictions, report.html.
+Next: tasks/finetuning_setup.py … train/loop.py (the work itself)
+"""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, write_report
+from bertkit.console import result, say, table
+from bertkit.data.examples.reading import ReadingSettings
+from bertkit.errors import InputError, Stopped
+from bertkit.options import argument, group, option, values_of, write_settings
+from bertkit.tasks.task_settings import TaskName, TaskSettings
+from bertkit.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from bertkit.tasks.finetuning_run import FineTuningRun
+
+DEFAULT_EPOCHS = 3.0  # where neither steps, epochs nor minutes are given
+# The rates and lengths with which BERT is fine-tuned: Devlin et al. 2019, appendix A.3.
+FINE_TUNING = {"learning_rate": 5e-5, "adam_beta2": 0.999, "save_total_limit": 1}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The task, the model, the data, and the training."""
+
+    task: TaskName = argument(help="sequence-classification, token-classification, multiple-choice, question-answering")
+    model_name_or_path: str = option(help="model to start from: a folder, or owner/name on the hub")
+    train_file: str = option(help="labelled examples: paths, comma separated; globs; folders")
+    output_dir: str = option(help="folder of the run (RUN); the finished model stands in it")
+    validation_file: str | None = option(None, help="labelled examples that decide which checkpoint is best")
+    test_file: str | None = option(None, help="labelled examples on which the best model is measured at the end")
+    validation_split: float | None = option(
+        None, help="share of the training examples kept for validation, where there is no file for it"
+    )
+    reading: ReadingSettings = group(ReadingSettings)
+    settings: TaskSettings = group(TaskSettings)
+    allow_bin: bool = option(False, help="open pytorch_model.bin where the model has no safetensors file")
+    hidden_dropout_prob: float | None = option(None, help="share of activations dropped; null: as the model says")
+    attention_probs_dropout_prob: float | None = option(
+        None, help="share of attention weights dropped; null: as the model says"
+    )
+    classifier_dropout: float | None = option(None, help="share dropped before the head; null: hidden_dropout_prob")
+    freeze_layers: int | None = option(
+        None, help="keep the embeddings and so many of the lowest layers as they are; 0: the embeddings; null: nothing"
+    )
+    seeds: str | None = option(None, help="several runs, as 1,2,3: each in a folder of its own, and mean ± sd of all")
+    training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING)
+
+    def __post_init__(self) -> None:
+        if self.validation_split is not None and not 0 < self.validation_split < 1:
+            raise InputError(
+                "is no share", field="--validation_split", value=self.validation_split, expected="above 0, below 1"
+            )
+        if self.seeds is not None:
+            if self.training.resume_from is not None:
+                raise InputError("are several runs; resume one of them in its own folder", field="--seeds")
+            _numbers(self.seeds)
+
+
+def run(config: Config) -> None:
+    """Fine-tune and say what came of it."""
+    if config.seeds is not None:
+        _run_seeds(config, _numbers(config.seeds))
+        return
+    results = finetune(config)
+    _say(results)
+    result(f"model: {config.output_dir}")
+    report = Path(config.output_dir) / "report.html"
+    if report.exists():
+        result(f"report: {report}")
+
+
+def finetune(config: Config) -> dict[str, Any]:
+    """Fine-tune as configured and return the results by part.
+
+    Raises:
+        InputError: anything the user can mend; all of it before the first step.
+        Stopped: a signal asked to; what was trained is saved.
+    """
+    from bertkit.tasks.finetuning_data import DataFiles
+    from bertkit.tasks.finetuning_setup import BaseModel, open_run
+    from bertkit.train.loop import train
+
+    directory = Path(config.output_dir)
+    require_new_or_resumed(directory, resume_from=config.training.resume_from, base=config.model_name_or_path)
+    config = replace(config, training=length_of_checkpoint(directory, config.training))
+    work = open_run(
+        directory,
+        task=config.task,
+        base=BaseModel(
+            config.model_name_or_path,
+            config.allow_bin,
+            config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob,
+            config.classifier_dropout,
+            config.freeze_layers,
+        ),
+        files=DataFiles(config.train_file, config.validation_file, config.test_file, config.validation_split),
+        reading=config.reading,
+        settings=config.settings,
+        training=config.training,
+    )
+    config = _with_length(config, work)
+    settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
+    job, state = work.start(config.training, settings=settings, record=values_of(config))
+    if config.training.resume_from is None and work.runtime.is_first:
+        write_settings(config, work.directory)
+    train(job, state)
+    if signal_number := work.runtime.asked_to_stop():
+        raise Stopped(
+            signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
+        )
+    results = work.finish(job, state)
+    if work.runtime.is_first:
+        write_report(work.directory)
+    return results
+
+
+def _with_length(config: Config, work: "FineTuningRun") -> Config:
+    """Fix max_steps and how often is evaluated: every epoch, unless said otherwise."""
+    training, an_epoch = config.training, work.source(config.training).steps_in_epoch
+    if training.max_minutes is not None:
+        raise InputError(
+            "is for pre-training; examples are few enough to count in epochs",
+            field="--max_minutes",
+            value=training.max_minutes,
+            remedy="use --num_train_epochs or --max_steps",
+        )
+    steps = training.max_steps
+    if steps is None:
+        epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs
+        steps = max(1, math.ceil(epochs * an_epoch))
+        say(f"{epochs:g} epochs are {steps:,} steps")
+    every = training.eval_every or an_epoch
+    training = replace(
+        training, max_steps=steps, num_train_epochs=None, eval_every=every, save_every=training.save_every or every
+    )
+    return replace(config, training=training)
+
+
+def _numbers(seeds: str) -> list[int]:
+    try:
+        return [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        raise InputError("is no list of seeds", field="--seeds", value=seeds, expected="as in 1,2,3") from None
+
+
+def _run_seeds(config: Config, seeds: list[int]) -> None:
+    """Run each seed in its folder, and say mean ± standard deviation of every figure."""
+    from bertkit.metrics.scores import mean_and_sd
+
+    found = []
+    for seed in seeds:
+        say(f"\n— seed {seed}")
+        own = replace(
+            config,
+            seeds=None,
+            output_dir=str(Path(config.output_dir) / f"seed-{seed}"),
+            training=replace(config.training, seed=seed),
+        )
+        found.append(finetune(own))
+    rows: list[tuple[str, ...]] = [("part", "metric", "mean", "sd", *(f"seed {seed}" for seed in seeds))]
+    for part, figures in found[0].items():
+        for name, value in figures.items() if isinstance(figures, dict) else ():
+            if isinstance(value, float):
+                values = [each[part][name] for each in found]
+                mean, deviation = mean_and_sd(values)
+                rows.append((part, name, f"{mean:.4f}", f"{deviation:.4f}", *(f"{each:.4f}" for each in values)))
+    result(table(rows))
+
+
+def _say(results: dict[str, Any]) -> None:
+    rows: list[tuple[str, ...]] = []
+    for part, figures in results.items():
+        if isinstance(figures, dict):
+            rows += [(part, name, f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
+    result(table(rows))

@@ -1,0 +1,115 @@
+"""`bertkit predict`: a fine-tuned model answers a file, an answer for each example, in order.
+
+In: a model that `bertkit finetune` wrote, files without labels (or with: they are not looked at).
+Out: JSONL or TSV, a line an answer; for questions predictions.json and its kin.  Next: ../tasks/predicting.py
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.console import Progress, result, say, table
+from bertkit.data.examples.reading import ReadingSettings
+from bertkit.errors import InputError
+from bertkit.files import file_written_atomically, write_atomically
+from bertkit.options import group, option
+
+FORMATS = (".jsonl", ".tsv", ".json")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The model, the questions, and where the answers go."""
+
+    model: str = option(help="folder of a fine-tuned model")
+    input_file: str = option(help="examples: paths, comma separated; globs; folders")
+    output_file: str = option(
+        help="answers: .jsonl (everything, exact), .tsv (for people), or for questions .json (id → text; beside it "
+        "nbest_predictions.json and null_odds.json)"
+    )
+    reading: ReadingSettings = group(ReadingSettings)
+
+    def __post_init__(self) -> None:
+        suffix = Path(self.output_file).suffix
+        if suffix not in FORMATS:
+            raise InputError(
+                "has no format", field="--output_file", value=self.output_file, expected=" | ".join(FORMATS)
+            )
+
+
+def run(config: Config) -> None:
+    """Answer the file and say what was not seen of it."""
+    from bertkit.data.examples.reading import ExampleReport
+    from bertkit.tasks.opening import open_predictor
+
+    path = Path(config.output_file)
+    predictor = open_predictor(config.model)
+    report = ExampleReport(config.reading.on_bad)
+    examples = predictor.task.read(config.input_file, config.reading, report, labelled=False, flag="--input_file")
+    report.finish()
+    report.say()
+    if path.suffix == ".json" and predictor.task.name != "question-answering":
+        raise InputError(
+            "is the format of answers to questions",
+            field="--output_file",
+            value=config.output_file,
+            remedy="use .jsonl",
+        )
+    with Progress("answering", total=len(examples), unit="examples") as progress:
+        answers = _counted(predictor.answers(examples), progress)
+        if path.suffix == ".json":
+            _write_squad(path, list(answers))
+        else:
+            records = (
+                predictor.task.record(example, answer, task=predictor.config)
+                for example, answer in zip(examples, answers, strict=True)
+            )
+            _write_lines(path, records)
+    say(table(predictor.coverage.rows()))
+    result(f"answers: {config.output_file}")
+
+
+def _counted(answers: Iterable[Any], progress: Progress) -> Iterator[Any]:
+    for answer in answers:
+        progress.advance()
+        yield answer
+
+
+def _write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Write a record a line as it comes; the file appears when it is whole."""
+    header = ""
+    with file_written_atomically(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        for record in records:
+            if path.suffix == ".jsonl":
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                continue
+            if not header:
+                header = "\t".join(record)
+                file.write(header + "\n")
+            file.write("\t".join(map(_cell, record.values())) + "\n")
+
+
+def _cell(value: Any) -> str:
+    """A value as a cell of a table: lists of words with spaces between, anything deeper as JSON."""
+    if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        text = " ".join(value)
+    elif isinstance(value, list | dict):
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = "" if value is None else str(value)
+    return text.replace("\t", " ").replace("\r", " ").replace("\n", " ")
+
+
+def _write_squad(path: Path, answers: list[Any]) -> None:
+    """Write id → text, and beside it the candidates and the odds of no answer."""
+    from bertkit.data.answers import nbest_json, null_odds_json, predictions_json
+
+    contents = {
+        path.name: predictions_json(answers),
+        "nbest_predictions.json": nbest_json(answers),
+        "null_odds.json": null_odds_json(answers),
+    }
+    for name, content in contents.items():
+        write_atomically(path.with_name(name), json.dumps(content, indent=2, ensure_ascii=False) + "\n")

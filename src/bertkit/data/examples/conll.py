@@ -1,0 +1,196 @@
+"""CoNLL's columns → sentences of tagged words: by space or tab, comments, -DOCSTART-, any number of columns.
+
+In: a Source.  Out: TaggedExamples with the tags as they stand.  Next: tagging.py, which looks at all splits
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from bertkit.data.examples.example import TaggedExample
+from bertkit.data.examples.reading import ExampleReport, ReadingSettings
+from bertkit.data.examples.words import joined_words, places_of
+from bertkit.data.tags import OUTSIDE, split_tag
+from bertkit.errors import InputError
+from bertkit.text.readers import Source, read_lines
+from bertkit.text.records import checked_text
+from bertkit.text.tables import column_place
+
+DOCUMENT_START = "-DOCSTART-"
+_COMMENT = re.compile(r"#\s*(newdoc|newpar|[\w.]+(\s\w+)?\s*=)")
+_NOT_A_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U: the id of several words written as one, or of a word left out
+
+
+@dataclass
+class _Sentence:
+    """The lines of one sentence so far."""
+
+    lines: list[int] = field(default_factory=list)
+    fields: list[list[str]] = field(default_factory=list)
+    text: str | None = None  # of a comment `# text = …`
+    problem: InputError | None = None
+
+
+@dataclass(frozen=True)
+class _Columns:
+    word: int
+    tag: int | None
+    width: int
+
+
+def conll_examples(
+    source: Source, settings: ReadingSettings, report: ExampleReport, *, labelled: bool
+) -> list[TaggedExample]:
+    """Return the sentences of a file, tags as they stand; broken ones go into the report.
+
+    The tag is in the last column that holds tags, else in the last; the word in the first, or the second behind ids.
+
+    Raises:
+        InputError: the file cannot be read to its end, has no sentence, or no column of tags.
+    """
+    lines = list(read_lines(source, changed=report.changed))
+    first = next((line for _, line in lines if line.strip() and not line.startswith("#")), "")
+    tabbed = "\t" in first
+    numbered = tabbed and _are_numbered(lines)
+    sentences, documents = _sentences(lines, report, tabbed=tabbed, numbered=numbered)
+    if not sentences:
+        raise InputError("holds no sentence", file=source.path, remedy="give a file with a word and its tag on a line")
+    columns = _columns(sentences, source, settings, labelled=labelled, numbered=numbered)
+    names = f"word = column {columns.word + 1}"
+    names += f", tag = column {columns.tag + 1}" if columns.tag is not None else ", no tags"
+    report.note(f"{source.name}: CoNLL, {columns.width} columns by {'tab' if tabbed else 'space'}; {names}")
+    examples = []
+    for sentence, document in zip(sentences, documents, strict=True):
+        try:
+            examples.append(_example(sentence, document, columns, source))
+        except InputError as problem:
+            report.add_problem(problem)
+        else:
+            report.keep()
+    return examples
+
+
+def _sentences(
+    lines: list[tuple[int, str]], report: ExampleReport, *, tabbed: bool, numbered: bool
+) -> tuple[list[_Sentence], list[int]]:
+    """The sentences, and the number of the document of each; what is no word is counted."""
+    sentences: list[_Sentence] = []
+    documents: list[int] = []
+    current, document = _Sentence(), 0
+
+    def close() -> None:
+        nonlocal current
+        if current.fields:
+            sentences.append(current)
+            documents.append(document)
+        current = _Sentence()
+
+    for number, line in lines:
+        if not line.strip():
+            close()
+            continue
+        if line.startswith("#") and (("\t" not in line) if tabbed else _COMMENT.match(line)):
+            report.drop("comment line")
+            if line[1:].strip().startswith("newdoc"):
+                close()
+                document += 1
+            elif line[1:].lstrip().startswith("text ="):
+                current.text = line.split("=", 1)[1].strip()
+            continue
+        fields = line.split("\t") if tabbed else _by_space(line)
+        if fields[0] == DOCUMENT_START:
+            report.drop(f"{DOCUMENT_START} line")
+            close()
+            document += 1
+            continue
+        if numbered and _NOT_A_WORD.fullmatch(fields[0]):
+            report.drop("CoNLL-U line that is no word")
+            continue
+        current.lines.append(number)
+        current.fields.append(fields)
+    close()
+    return sentences, documents
+
+
+def _are_numbered(lines: list[tuple[int, str]]) -> bool:
+    """Whether the first column counts the words of a sentence, as in CoNLL-U."""
+    rows = [line.split("\t") for _, line in lines[:1000] if line.strip() and not line.startswith("#")]
+    ids = [row[0] for row in rows if not _NOT_A_WORD.fullmatch(row[0])]
+    return len(rows) > 1 and len(rows[0]) > 2 and ids[:1] == ["1"] and all(id.isdigit() for id in ids)
+
+
+def _by_space(line: str) -> list[str]:
+    """The fields between spaces; a line that begins with one has a blank for a word."""
+    fields = re.split("[ \t]+", line.strip(" \t"))
+    return [" ", *fields] if line[0] in " \t" else fields
+
+
+def _columns(
+    sentences: list[_Sentence], source: Source, settings: ReadingSettings, *, labelled: bool, numbered: bool
+) -> _Columns:
+    rows = [fields for sentence in sentences for fields in sentence.fields]
+    width = len(rows[0])
+    whole = [row for row in rows if len(row) == width]
+    names = settings.names() or [str(place) for place in range(1, width + 1)]
+    word = 1 if numbered else 0
+    if settings.text_column is not None:
+        word = column_place(names, settings.text_column, source, None, flag="--text_column")
+    wanted = settings.tag_column or settings.label_column
+    tag: int | None
+    if wanted is not None:
+        tag = column_place(names, wanted, source, None, flag="--tag_column")
+    else:
+        holding = [place for place in range(width) if place != word and _holds_tags([row[place] for row in whole])]
+        tag = holding[-1] if holding else width - 1 if width > 1 else None
+        if not labelled and not holding:
+            tag = None
+    if (tag is None and labelled) or tag == word:
+        raise InputError(
+            "has one column" if width == 1 else f"word and tag are both in column {word + 1}",
+            file=source.path,
+            line=sentences[0].lines[0],
+            value=rows[0],
+            expected="a word and its tag on a line, with a tab or a space between",
+            remedy="mend the file; or name columns by number: --text_column 1 --tag_column 2",
+        )
+    return _Columns(word, tag, width)
+
+
+def _holds_tags(values: list[str]) -> bool:
+    """Whether most of the values are tags of a scheme, some with a letter other than O."""
+    parts = [split_tag(value) for value in values]
+    found = sum(part is not None for part in parts)
+    return 2 * found >= len(values) and any(part is not None and part[0] != OUTSIDE for part in parts)
+
+
+def _example(sentence: _Sentence, document: int, columns: _Columns, source: Source) -> TaggedExample:
+    words, tags = [], []
+    for number, fields in zip(sentence.lines, sentence.fields, strict=True):
+        if len(fields) != columns.width:
+            raise InputError(
+                f"the line has {len(fields)} columns",
+                file=source.path,
+                line=number,
+                value=" ".join(fields),
+                expected=f"{columns.width} columns, as in the first line",
+                remedy="mend the line; a blank line ends a sentence",
+            )
+        words.append(checked_text(fields[columns.word], source, number, "word"))
+        if columns.tag is not None:
+            tag = fields[columns.tag]
+            if not tag.strip():
+                raise InputError("the tag is empty", file=source.path, line=number, field="tag", value=" ".join(fields))
+            tags.append(tag)
+    offsets = places_of(words, sentence.text) if sentence.text is not None else None
+    text = sentence.text or ""
+    if offsets is None:
+        text, offsets = joined_words(words)
+    return TaggedExample(
+        id=f"{source.name}:{sentence.lines[0]}",
+        text=text,
+        words=tuple(words),
+        offsets=offsets,
+        tags=tuple(tags) if columns.tag is not None else None,
+        document=document,
+        file=str(source.path),
+        lines=tuple(sentence.lines),
+    )

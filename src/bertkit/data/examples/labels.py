@@ -1,0 +1,200 @@
+"""Labels of all splits → one map of names, one kind of problem, and what looks unintended about them.
+
+In: the TextExamples of every split.  Out: the same with their labels as the problem wants them; a LabelMap.
+Next: splits.py
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+
+from bertkit.data.examples.example import TaggedExample, TextExample
+from bertkit.data.examples.reading import ExampleReport, ProblemType
+from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
+
+Splits = Mapping[str, Sequence[TextExample]]  # "train", "validation", "test" → its examples
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Names of classes, their ids being their places; what `id2label` and `label2id` of a config.json say."""
+
+    names: tuple[str, ...]
+
+    @cached_property
+    def label2id(self) -> dict[str, int]:
+        """The id of each name."""
+        return {name: id for id, name in enumerate(self.names)}
+
+    @property
+    def id2label(self) -> dict[int, str]:
+        """The name of each id."""
+        return dict(enumerate(self.names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def label_map(names: Iterable[str]) -> LabelMap:
+    """Return the map of all different names, sorted: whole numbers by size, everything else by code point.
+
+    >>> label_map(["b", "a", "b"]).names, label_map(["10", "9", "0"]).names
+    (('a', 'b'), ('0', '9', '10'))
+    """
+    different = set(names)
+    numeric = all(name.isascii() and name.removeprefix("-").isdigit() for name in different)
+    return LabelMap(tuple(sorted(different, key=lambda name: (int(name) if numeric else 0, name))))
+
+
+def tag_map(examples: Iterable[TaggedExample]) -> LabelMap:
+    """Return the map of all tags that occur."""
+    return label_map(tag for example in examples for tag in example.tags or ())
+
+
+def resolve_labels(
+    splits: Splits, *, problem_type: ProblemType | None, report: ExampleReport
+) -> tuple[ProblemType, dict[str, list[TextExample]], LabelMap]:
+    """Return the kind of problem, the examples with label, labels or score set as it wants, and the map of all splits.
+
+    problem_type: None reads it from the labels: lists are several labels; numbers of which at least one is not whole
+        are scores; everything else is names.  What was read is noted in the report.
+    The map is empty for a regression.
+
+    Raises:
+        InputErrors: a label that is no number in a regression, one label where others have lists.
+    """
+    labelled = [example for examples in splits.values() for example in examples if _has_label(example)]
+    kind = problem_type or _kind_of(labelled, report)
+    problems = [problem for example in labelled if (problem := _misfit(example, kind)) is not None]
+    if problems:
+        raise InputErrors(problems[:SHOWN_PROBLEMS], total=len(problems))
+    resolved = {name: [_as_kind(example, kind) for example in examples] for name, examples in splits.items()}
+    if kind == "regression":
+        return kind, resolved, LabelMap(())
+    names = label_map(name for example in labelled for name in names_of(example))
+    _warn_of_names(splits, names, report, single=kind == "single_label_classification")
+    return kind, resolved, names
+
+
+def names_of(example: TextExample) -> tuple[str, ...]:
+    """Return the names of the example's classes, none or one or several."""
+    if example.labels is not None:
+        return example.labels
+    return () if example.label is None else (example.label,)
+
+
+def check_labels(examples: Sequence[TextExample], labels: LabelMap) -> None:
+    """Refuse examples with a label that the map (of a model, say) does not have.
+
+    Raises:
+        InputErrors: each of them with file and line.
+    """
+    problems = [
+        InputError(
+            "the label is not one of the model's",
+            file=example.file,
+            line=example.line,
+            field="label",
+            value=name,
+            expected=f"one of {', '.join(labels.names[:SHOWN_PROBLEMS])}" + (", …" if len(labels) > 20 else ""),
+            remedy=f"did you mean {near[0]}?" if (near := get_close_matches(name, labels.names, n=1)) else None,
+        )
+        for example in examples
+        for name in names_of(example)
+        if name not in labels.label2id
+    ]
+    if problems:
+        raise InputErrors(problems[:SHOWN_PROBLEMS], total=len(problems))
+
+
+def class_weights(label_counts: Sequence[int]) -> list[float]:
+    """Return for each class the weight that makes all classes count alike: total / (classes × count), 0 for none.
+
+    >>> class_weights([95, 5])
+    [0.5263157894736842, 10.0]
+    """
+    present = sum(1 for count in label_counts if count)
+    return [sum(label_counts) / (present * count) if count else 0.0 for count in label_counts]
+
+
+def _has_label(example: TextExample) -> bool:
+    return example.label is not None or example.labels is not None
+
+
+def _number(text: str) -> float | None:
+    """The finite number that a label spells; None: it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None
+
+
+def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemType:
+    if any(example.labels is not None for example in labelled):
+        report.note("labels are lists: several labels for each text (problem_type multi_label_classification)")
+        return "multi_label_classification"
+    numbers = [_number(example.label or "") for example in labelled]
+    if not numbers or None in numbers or all(number is not None and number.is_integer() for number in numbers):
+        return "single_label_classification"
+    report.note("labels are numbers and not all of them whole: a regression (--problem_type says otherwise)")
+    return "regression"
+
+
+def _misfit(example: TextExample, kind: ProblemType) -> InputError | None:
+    """What is wrong with the label of this example for this kind of problem."""
+    if kind == "regression" and (example.label is None or _number(example.label) is None):
+        problem, expected, value = "the label is no finite number", "a number such as 3.5", names_of(example)
+    elif kind == "single_label_classification" and example.label is None:
+        problem, expected, value = "the label is a list", "one name", names_of(example)
+    elif kind == "multi_label_classification" and example.labels is None:
+        problem, expected, value = "the label is no list, but others are", "a list of names", names_of(example)
+    else:
+        return None
+    shown: object = value[0] if len(value) == 1 and example.labels is None else list(value)
+    return InputError(
+        problem,
+        file=example.file,
+        line=example.line,
+        field="label",
+        value=shown,
+        expected=expected,
+        remedy="mend the record, or choose --problem_type",
+    )
+
+
+def _as_kind(example: TextExample, kind: ProblemType) -> TextExample:
+    if kind != "regression" or example.label is None:
+        return example
+    return replace(example, label=None, score=_number(example.label))
+
+
+def _warn_of_names(splits: Splits, names: LabelMap, report: ExampleReport, *, single: bool) -> None:
+    """Warn of what is likely not meant: names that differ in case only, one class only, classes never trained on."""
+    alike: dict[str, list[str]] = {}
+    for name in names.names:
+        alike.setdefault(name.strip().casefold(), []).append(name)
+    for group in alike.values():
+        if len(group) > 1:
+            report.warn(f"labels that differ in case or blanks only: {', '.join(map(repr, group))}; they stay apart")
+    counts = {split: Counter(name for e in examples for name in names_of(e)) for split, examples in splits.items()}
+    trained = counts.get("train")
+    if single and trained is not None and len(trained) == 1:
+        report.warn(f"all {trained.total():,} labels of train are {next(iter(trained))!r}: there is nothing to learn")
+    warn_of_untrained(counts, report, what="label")
+
+
+def warn_of_untrained(counts: Mapping[str, Counter[str]], report: ExampleReport, *, what: str) -> None:
+    """Warn of labels that stand in another split but not in train."""
+    trained = counts.get("train")
+    if not trained:
+        return
+    for split, found in counts.items():
+        missing = sorted(found.keys() - trained.keys())
+        if missing:
+            total = sum(found[name] for name in missing)
+            shown = ", ".join(missing[:SHOWN_PROBLEMS])
+            report.warn(f"{total:,} {what}s of {split} never stand in train and cannot be learnt: {shown}")

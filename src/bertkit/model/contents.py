@@ -1,0 +1,93 @@
+"""What a model folder says of its model, before a number of it is read: config.json, tensor names, whose head it is.
+
+In: a ForeignFolder.  Out: Contents, and whether a classifier in it is the one that is wanted.  Next: pretrained.py
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import InputError
+from bertkit.model.architectures import ARCHITECTURES, Head, trained_classifier
+from bertkit.model.config import BertConfig, config_from_json, json_object
+from bertkit.model.foreign_folder import ForeignFolder
+from bertkit.model.huggingface import PREFIX, WORD_EMBEDDINGS, canonical_names
+from bertkit.model.task_config import TaskConfig, same_labels, task_from_json
+from bertkit.model.weights import Weights, open_weights
+
+CONFIG = "config.json"
+SHOWN_NAMES = 5  # an error lists this many names and then the number of the others
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a folder says of its model, no number of it read yet."""
+
+    path: Path  # of the weights
+    values: dict[str, Any]  # of config.json
+    config: BertConfig
+    weights: Weights
+    names: dict[str, str]  # Hugging Face's names -> the file's
+
+
+def contents_of(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Contents:
+    """Return what a folder says of its model.
+
+    Raises:
+        InputError: config.json or the headers of the weights are missing, damaged, or no BERT's.
+    """
+    path = folder.path / CONFIG
+    content = folder.read(CONFIG, what="a JSON file", remedy="check the folder; a model folder holds config.json")
+    values = json_object(content, file=path)
+    config = config_from_json(values, file=path)
+    weights = open_weights(folder, allow_pickle_weights=allow_pickle_weights)
+    path = folder.path / weights.file
+    try:
+        names = canonical_names(weights.shapes)
+    except InputError as problem:
+        raise InputError(problem.problem, file=path, expected=problem.expected) from None
+    return Contents(path, values, config, weights, names)
+
+
+def remarks_on(found: Contents) -> list[str]:
+    """Return, as sentences, what is unusual and was taken for a BERT all the same."""
+    remarks, kind = [], found.values.get("model_type")
+    if kind != "bert":
+        named = "has no model_type" if kind is None else f"calls the model {kind!r}"
+        remarks.append(f"config.json {named}; its keys and its tensors are a BERT's")
+    words = found.names.get(PREFIX + WORD_EMBEDDINGS)
+    prefix = (words or "").removesuffix(WORD_EMBEDDINGS)
+    if prefix not in ("", PREFIX):
+        remarks.append(f"the encoder's tensors begin with {prefix!r}")
+    return remarks
+
+
+def classifier_names(found: Contents) -> set[str]:
+    """Return the names in the file of the head that is called `classifier`."""
+    return {source for name, source in found.names.items() if name.startswith("classifier.")}
+
+
+def task_of(found: Contents, head: Head | None, task: TaskConfig | None) -> tuple[TaskConfig, str]:
+    """Return what a head is, and why the one in the file is not it ("" where it is, or where there is none).
+
+    head: one of CLASSIFIERS; task: what it is to be, None for what config.json says.
+
+    Raises:
+        InputError: an entry of config.json on labels is of another type or out of range.
+    """
+    weight = found.names.get("classifier.weight")
+    shape = found.weights.shapes[weight] if weight is not None else ()
+    trained = trained_classifier(found.values)
+    foreign = f"the file's classifier is that of a {ARCHITECTURES[trained]}" if trained not in (None, head) else ""
+    rows = shape[0] if len(shape) == 2 and shape[0] > 0 and head != "multiple_choice" and not foreign else None
+    saved = task_from_json(found.values, num_labels=rows, file=found.path.parent / CONFIG)
+    if weight is None:
+        return task or saved, ""
+    if task is not None and head != "multiple_choice" and not foreign and not same_labels(task.labels, saved.labels):
+        shown = ", ".join(saved.labels[:SHOWN_NAMES]) + ("…" if saved.num_labels > SHOWN_NAMES else "")
+        foreign = f"the file's classifier has other labels ({saved.num_labels}: {shown})"
+    if task is not None:
+        return task, foreign
+    if head == "multiple_choice" and shape[:1] != (1,) and not foreign:
+        foreign = f"the file's classifier has {shape[0] if shape else 0} scores a text, not one"
+    return saved, foreign

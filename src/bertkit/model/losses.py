@@ -1,0 +1,117 @@
+"""What a loss is made of: the sum over the labels, and the weight it is divided by.
+
+In: logits and labels.  Out: (sum, weight), both (); their quotient is the loss, also over several batches.
+Next: heads.py
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.errors import InputError
+
+IGNORE_INDEX = -100  # the label of a position that has none; PyTorch's default
+
+
+def cross_entropy(
+    name: str,
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the summed cross entropy () in float32 or better, and the weight () it is a sum over.
+
+    logits: (n, classes); labels: (n,) int64, called `name` in errors, IGNORE_INDEX for none.
+    class_weights: (classes,), a weight for the labels of each class; the weight returned is then the sum of those of
+        the labels present, else their number.
+    label_smoothing: share of the target that is spread over all classes, 0 ≤ s < 1.
+    The quotient is what F.cross_entropy gives, both options included.
+
+    Raises:
+        InputError: labels of another shape or out of range; weights of another shape; a smoothing out of range.
+    """
+    check_labels(name, labels, shape=logits.shape[:1], limit=logits.size(1))
+    if not 0 <= label_smoothing < 1:
+        raise InputError("is no share", field="label_smoothing", value=label_smoothing, expected="0 ≤ s < 1")
+    wide = in_float32(logits)
+    real = labels != IGNORE_INDEX  # (n,)
+    weights = None
+    if class_weights is not None:
+        if class_weights.shape != logits.shape[1:]:
+            expected = f"({logits.size(1)},), a weight for each class"
+            raise InputError(f"has shape {tuple(class_weights.shape)}", field="class_weights", expected=expected)
+        weights = class_weights.to(wide)
+    total = F.cross_entropy(
+        wide,
+        labels,
+        weight=weights,
+        ignore_index=IGNORE_INDEX,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+    count = real.sum().to(wide.dtype) if weights is None else weights[labels.clamp(min=0)].where(real, 0.0).sum()
+    return total, count
+
+
+def mean(parts: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the quotient () of a sum and its weight; without a single label 0 with a valid backward, not 0 / 0."""
+    total, count = parts
+    return total / count.where(count > 0, 1.0)
+
+
+def in_float32(logits: Tensor) -> Tensor:
+    """Return the logits in float32, or as they are where that is wider still."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def check_labels(name: str, labels: Tensor, *, shape: torch.Size, limit: int) -> None:
+    """Refuse labels of another shape, or (where looking costs no wait for a device) outside 0 … limit − 1.
+
+    Raises:
+        InputError: with the place of the first one.
+    """
+    if labels.shape != shape:
+        # In labels of another shape a flat position would mean another token than the one that was labelled.
+        raise InputError(f"has shape {tuple(labels.shape)}", field=name, expected=str(tuple(shape)))
+    if labels.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    wrong = (((labels < 0) | (labels >= limit)) & (labels != IGNORE_INDEX)).nonzero()
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        place = ", column ".join(map(str, index))
+        raise InputError(
+            f"row {place} is {int(labels[index])}, but there are {limit} classes",
+            field=name,
+            expected=f"0 to {limit - 1}, or {IGNORE_INDEX} for none",
+        )
+
+
+def check_choices(mask: Tensor, labels: Tensor | None, *, shape: torch.Size) -> None:
+    """Refuse a mask of another shape or (where looking costs no wait for a device) a row whose softmax has no sense.
+
+    Raises:
+        InputError: also for a row without a choice, and for a label that is none of its row's choices.
+    """
+    if mask.shape != shape:
+        raise InputError(f"has shape {tuple(mask.shape)}", field="choice_mask", expected=str(tuple(shape)))
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    real = mask.bool()
+    empty = (~real.any(dim=1)).nonzero().flatten().tolist()
+    if empty:
+        raise InputError(f"row {empty[0]} has no choice", field="choice_mask", expected="one or more in every row")
+    if labels is not None:
+        check_labels("labels", labels, shape=shape[:1], limit=shape[1])
+        right = real.gather(1, labels.clamp(min=0)[:, None]).squeeze(1)  # (batch,)
+        wrong = (~right & (labels != IGNORE_INDEX)).nonzero().flatten().tolist()
+        if wrong:
+            value = int(labels[wrong[0]])
+            raise InputError(f"row {wrong[0]} is {value}, which choice_mask says is no choice", field="labels")
+
+
+def position_loss(name: str, logits: Tensor, positions: Tensor) -> Tensor:
+    """Return the mean cross entropy () of columns (batch,) over the rows of logits (batch, seq) that have them."""
+    inside = (positions >= 0) & (positions < logits.size(1))
+    return mean(cross_entropy(name, logits, positions.where(inside, IGNORE_INDEX)))

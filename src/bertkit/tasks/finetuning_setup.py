@@ -1,0 +1,125 @@
+"""A fine-tuning run opened: its data read, its model loaded with the head that the data needs, its folder made.
+
+In: paths, settings, a model folder.  Out: a FineTuningRun.  Next: finetuning_run.py
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bertkit.console import say
+from bertkit.data.examples.reading import ReadingSettings
+from bertkit.errors import InputError
+from bertkit.model.architectures import Head, TaskModel, build
+from bertkit.model.config import BertConfig
+from bertkit.model.hub import model_directory
+from bertkit.model.pretrained import load_with_report
+from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.finetuning_data import DataFiles, build_features, read_data
+from bertkit.tasks.finetuning_run import FineTuningRun
+from bertkit.tasks.layers import freeze, prepare, with_dropout
+from bertkit.tasks.task_names import task_named
+from bertkit.tasks.task_settings import TaskName, TaskSettings
+from bertkit.text.tokenizer import load_tokenizer
+from bertkit.train import runtime as runtimes
+from bertkit.train.checkpoint import find_checkpoint_on_all
+from bertkit.train.settings import TrainSettings
+
+MAX_SEQ_LENGTH, MAX_SEQ_LENGTH_OF_QUESTIONS = 128, 384  # tokens of a row, unless said otherwise
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The model that fine-tuning starts from."""
+
+    name_or_path: str
+    allow_pickle_weights: bool
+    hidden_dropout_prob: float | None  # None: as its configuration says
+    attention_probs_dropout_prob: float | None
+    classifier_dropout: float | None
+    freeze_layers: int | None
+
+
+def open_run(
+    directory: Path,
+    *,
+    task: str,
+    base: BaseModel,
+    files: DataFiles,
+    reading: ReadingSettings,
+    settings: TaskSettings,
+    training: TrainSettings,
+) -> FineTuningRun:
+    """Return the run with its data read and its model loaded; the folder is made.
+
+    Raises:
+        InputError: data with anything wrong in it, a model that does not fit, no such checkpoint.
+    """
+    chosen = task_named(task)
+    data = read_data(chosen, files, reading, seed=training.seed)
+    runtime = runtimes.start(training)
+    checkpoint = None
+    if training.resume_from is not None:
+        checkpoint = find_checkpoint_on_all(runtime, directory, training.resume_from)
+    config = replace(data.config, pooling=settings.pooling, classifier_dropout=base.classifier_dropout)
+    data.config = config
+    model = _model(base, checkpoint, config, chosen.head)
+    tokenizer = load_tokenizer(checkpoint or model_directory(base.name_or_path))
+    settings = _within(settings, model.config, chosen.name)
+    build_features(chosen, data, tokenizer, settings)
+    if base.freeze_layers is not None:
+        freeze(model.encoder, base.freeze_layers)
+    prepare(model.encoder, training)
+    runtimes.make_shared_folder(directory, runtime)
+    return FineTuningRun(
+        directory=directory,
+        task=chosen,
+        data=data,
+        settings=settings,
+        model=model.to(runtime.device),
+        tokenizer=tokenizer,
+        runtime=runtime,
+        checkpoint=checkpoint,
+        base=base.name_or_path,
+    )
+
+
+def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head) -> TaskModel:
+    """The model with the head that the data needs; a head in the folder with other labels is not taken."""
+    model, report = load_with_report(
+        checkpoint or base.name_or_path,
+        head=head,
+        allow_new_head=checkpoint is None,
+        allow_pickle_weights=base.allow_pickle_weights,
+        task=task,
+    )
+    say(f"model loaded from {checkpoint or base.name_or_path}: {report.summary()}")
+    assert isinstance(model, TaskModel)
+    config = with_dropout(
+        model.config,
+        hidden_dropout_prob=base.hidden_dropout_prob,
+        attention_probs_dropout_prob=base.attention_probs_dropout_prob,
+    )
+    if config == model.config:
+        return model
+    again = build(config, head=head, task=task)
+    again.load_state_dict(model.state_dict())
+    assert isinstance(again, TaskModel)
+    return again
+
+
+def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskSettings:
+    """The settings with the length of a row fixed: as asked, or the task's usual one, at most the model's positions.
+
+    Raises:
+        InputError: more was asked for than the model has positions.
+    """
+    positions, asked = config.max_position_embeddings, settings.max_seq_length
+    if asked is not None and asked > positions:
+        raise InputError(
+            f"is longer than the {positions} positions of the model",
+            field="--max_seq_length",
+            value=asked,
+            remedy=f"use at most {positions}; longer texts are cut into windows",
+        )
+    usual = MAX_SEQ_LENGTH_OF_QUESTIONS if task == "question-answering" else MAX_SEQ_LENGTH
+    return replace(settings, max_seq_length=asked or min(usual, positions))

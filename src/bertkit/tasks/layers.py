@@ -1,0 +1,65 @@
+"""Which parameters of a task's module lie where in the encoder: for Muon, for rates by depth, for freezing.
+
+In: names of parameters, an Encoder.  Out: yes or no, a depth; layers that stay as they are.  Next: pretraining.py
+"""
+
+from dataclasses import replace
+
+from bertkit.errors import InputError
+from bertkit.model.config import BertConfig
+from bertkit.model.encoder import Encoder
+from bertkit.train.settings import TrainSettings
+
+
+def layers_above(name: str, num_hidden_layers: int) -> int:
+    """Return how many layers lie above a parameter of a task's module: 0 in the top layer and the heads.
+
+    >>> [layers_above(f"model.encoder.{name}.weight", 4) for name in ("embeddings.x", "layers.0.y", "layers.3.y")]
+    [4, 3, 0]
+    """
+    if ".encoder.embeddings." in name:
+        return num_hidden_layers
+    _, found, rest = name.partition(".encoder.layers.")
+    return num_hidden_layers - 1 - int(rest.split(".")[0]) if found else 0
+
+
+def is_layer_matrix(name: str) -> bool:
+    """Return whether a parameter of a task's module is a weight matrix inside the encoder's layers: Muon's share.
+
+    >>> is_layer_matrix("model.encoder.layers.0.output.weight"), is_layer_matrix("model.mlm_head.dense.weight")
+    (True, False)
+    """
+    return ".encoder.layers." in name and name.endswith(".weight") and "norm" not in name
+
+
+def freeze(encoder: Encoder, layers: int) -> None:
+    """Keep the embeddings and the lowest layers as they are.
+
+    Raises:
+        InputError: there are not so many layers.
+    """
+    most = len(encoder.layers)
+    if not 0 <= layers <= most:
+        raise InputError("is not a number of layers", field="--freeze_layers", value=layers, expected=f"0 to {most}")
+    for part in (encoder.embeddings, *encoder.layers[:layers]):
+        part.requires_grad_(False)
+
+
+def with_dropout(
+    config: BertConfig, *, hidden_dropout_prob: float | None, attention_probs_dropout_prob: float | None
+) -> BertConfig:
+    """Return the configuration with other dropout; None leaves it as it is."""
+    hidden, attention = hidden_dropout_prob, attention_probs_dropout_prob
+    return replace(
+        config,
+        hidden_dropout_prob=config.hidden_dropout_prob if hidden is None else hidden,
+        attention_probs_dropout_prob=config.attention_probs_dropout_prob if attention is None else attention,
+    )
+
+
+def prepare(encoder: Encoder, training: TrainSettings) -> None:
+    """Let an encoder save memory or be compiled, as the settings say; its weights stay what they are."""
+    encoder.gradient_checkpointing = training.gradient_checkpointing
+    if training.torch_compile:
+        for layer in encoder.layers:
+            layer.compile(dynamic=True)

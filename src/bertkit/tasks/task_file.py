@@ -1,0 +1,65 @@
+"""What a fine-tuned model must be told again to answer as it was evaluated: task.json beside its weights.
+
+In: a task, its settings, what it learned besides weights.  Out: JSON, and back.  Next: predicting.py
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import InputError
+from bertkit.files import require_file
+from bertkit.model.config import read_json_object
+from bertkit.tasks.finetuning import FineTuningTask
+from bertkit.tasks.task_settings import Knowledge, TaskSettings
+
+TASK_FILE = "task.json"
+
+
+@dataclass(frozen=True)
+class SavedTask:
+    """The content of task.json."""
+
+    name: str
+    settings: TaskSettings
+    knowledge: Knowledge
+
+
+def task_file(task: FineTuningTask[Any, Any, Any], settings: TaskSettings, knowledge: Knowledge) -> bytes:
+    """Return the content of task.json."""
+    saved = {
+        "task": task.name,
+        "settings": dataclasses.asdict(settings),
+        "knowledge": dataclasses.asdict(knowledge),
+    }
+    return (json.dumps(saved, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def read_task_file(directory: Path) -> SavedTask:
+    """Return what stands in a model's task.json.
+
+    Raises:
+        InputError: there is none, or it holds something else.
+    """
+    path = require_file(
+        directory / TASK_FILE,
+        what="a model that `bertkit finetune` wrote",
+        remedy="fine-tune it first; or name the task by --task",
+    )
+    values = read_json_object(path)
+    try:
+        return SavedTask(
+            str(values["task"]), _settings(TaskSettings, values["settings"]), _settings(Knowledge, values["knowledge"])
+        )
+    except (KeyError, TypeError) as problem:
+        raise InputError(
+            f"is damaged ({problem!r})", file=path, remedy="copy it from the run's checkpoint again"
+        ) from None
+
+
+def _settings(kind: type, values: dict[str, Any]) -> Any:
+    """An instance of a settings class; entries that this version does not know are left out."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,72 @@
+"""What a user may set about the tasks of fine-tuning; free of torch, so that `--help` is quick.
+
+In: flags or YAML.  Out: one frozen TaskSettings, checked; what a model knows besides its weights.  Next: finetuning.py
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertkit.errors import InputError
+from bertkit.options import option
+
+TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How examples become rows, and scores become answers; kept beside the model, so that predictions do the same."""
+
+    max_seq_length: int | None = option(
+        None, help="tokens of a row, special ones included; null: 384 for questions, else 128, at most the model's"
+    )
+    stride: int | None = option(None, help="tokens from a window to the next, of long texts and sentences; null: half")
+    long_texts: Literal["cut", "windows"] = option(
+        "cut", help="of a text longer than a row (classification): cut it, or classify all its windows"
+    )
+    vote: Literal["mean", "max"] = option("mean", help="how the scores of a text's windows become one")
+    pooling: Literal["pooler", "cls"] = option(
+        "pooler", help="classification reads the pooler's output, or [CLS] itself (cls)"
+    )
+    class_weights: str | None = option(
+        None, help="auto (all classes count alike), or a JSON file {label: weight}; null: every example counts alike"
+    )
+    label_smoothing: float = option(0.0, help="share of the target spread over all labels")
+    constrained_decoding: bool = option(True, help="tags: the best sequence that the scheme allows, not tag by tag")
+    doc_stride: int = option(
+        128, help="questions: tokens from the start of a window to the next (the step; windows overlap by the rest)"
+    )
+    max_query_length: int = option(64, help="questions: tokens of the question; the rest is cut and counted")
+    n_best_size: int = option(20, help="questions: candidates kept")
+    max_answer_length: int = option(30, help="questions: tokens of an answer")
+    null_score_diff_threshold: float | None = option(
+        None, help="questions: no answer above this score difference; null: tuned on the validation part, else 0"
+    )
+
+    def __post_init__(self) -> None:
+        for name, number in {
+            "max_seq_length": self.max_seq_length,
+            "stride": self.stride,
+            "doc_stride": self.doc_stride,
+            "max_query_length": self.max_query_length,
+            "n_best_size": self.n_best_size,
+            "max_answer_length": self.max_answer_length,
+        }.items():
+            if number is not None and number < 1:
+                raise InputError("is not a number of 1 or more", field=f"--{name}", value=number)
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError("is no share", field="--label_smoothing", value=self.label_smoothing, expected="0 ≤ s < 1")
+
+
+def length_of_rows(settings: TaskSettings) -> int:
+    """Return the tokens of a row; the setting is fixed once the model is known."""
+    assert settings.max_seq_length is not None
+    return settings.max_seq_length
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What a trained model must be told again to answer as it was evaluated; task.json beside the model."""
+
+    scheme: str | None = None  # of tags
+    unanswerable: bool = False  # whether questions may have no answer
+    threshold: float | None = None  # of a label's probability, or of null_odds
