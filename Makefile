@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # On a busy two-core machine two threads ran up to 62 times slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-full lint types weights bench-data clean
+.PHONY: help demo test test-full lint types weights bench-data bench-answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test       lint, types and every quick test"
 	@echo "make test-full  the same with the slow tests"
 	@echo "make lint       ruff only"
+	@echo "make bench-answers  filling masks and making vectors beside transformers and ONNX Runtime: a table"
 	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
 	@echo "make weights    fetch the model weights that some tests compare with"
 
@@ -35,6 +36,9 @@ types: $(VENV)/.dev
 
 weights: $(VENV)/.dev
 	$(BIN)/python tests/fetch_weights.py
+
+bench-answers: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python benchmarks/answers.py
 
 bench-data: $(VENV)/.bench
 	$(ONE_THREAD) $(BIN)/python benchmarks/data.py

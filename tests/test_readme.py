@@ -94,7 +94,7 @@ def test_flags_that_the_pages_name_exist_in_some_command(page: str) -> None:
     for module, _ in COMMANDS.values():
         for option in options_of(import_module(f"bertkit.commands.{module}").Config):
             known |= {option.name, *option.aliases}
-    named = {flag.replace("-", "_") for flag in re.findall(r"`[^`\n]*?--([a-z][a-z_\-]+)", text_of(page))}
+    named = {flag.replace("-", "_") for flag in re.findall(r"`[^`\n]*?--([a-z][a-z0-9_\-]+)", text_of(page))}
     assert named - known == set()
 
 

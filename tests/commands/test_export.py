@@ -55,7 +55,7 @@ def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Capt
     ("words", "message"),
     [
         (["--format", "torch", "--int8"], "--int8: is for --format onnx"),
-        (["--model", "nowhere"], "nowhere/model.safetensors: does not exist"),
+        (["--model", "nowhere"], "nowhere: does not exist"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(

@@ -122,7 +122,6 @@ def test_what_is_known_not_to_be_one_is_refused_with_the_reason(name: str) -> No
         ({"is_encoder_decoder": True}, "an encoder and a decoder"),
         ({"num_hidden_groups": 1}, "its layers share weights"),
         ({"quantization_config": {"bits": 8}}, "its weights are whole numbers"),
-        ({"pruned_heads": {"0": [1]}}, "fewer heads than others"),
     ],
 )
 def test_what_computes_something_else_is_refused_whatever_its_name(values: dict[str, Any], reason: str) -> None:

@@ -106,6 +106,22 @@ def test_a_torch_program_answers_as_the_model(head: str | None, tmp_path: Path) 
     require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("head", "outputs"),
+    [
+        ("sequence_classification", ("logits",)),
+        ("token_classification", ("logits",)),
+        ("multiple_choice", ("logits",)),
+        ("question_answering", ("start_logits", "end_logits")),
+    ],
+)
+def test_every_head_of_fine_tuning_is_exported(head: str, outputs: tuple[str, ...], tmp_path: Path) -> None:
+    wish = toy_export(head)
+    assert wish.outputs == outputs
+    write_torch(wish, tmp_path / "m.pt2")
+    require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
+
+
 class Choices(nn.Module):
     """A head of another kind: one score a choice, inputs (batch, choices, seq)."""
 

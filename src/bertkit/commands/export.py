@@ -28,7 +28,8 @@ class Config:
     output_dir: Path = option(help="folder for the file, its check.json, config.json and the tokenizer's files")
     format: Literal["onnx", "torch"] = option("onnx", help="onnx: model.onnx; torch: model.pt2, for torch.export.load")
     head: Literal["pretraining", "masked_lm", "next_sentence", "encoder"] | None = option(
-        None, help="what is exported with the encoder; encoder: nothing; null: the head that the folder has"
+        None,
+        help="what is exported with the encoder; encoder: nothing; null: the head that the folder has, any there is",
     )
     int8: bool = option(False, help="also model_int8.onnx: matrices in int8, smaller and faster, answers a little off")
 
@@ -40,19 +41,24 @@ def run(config: Config) -> None:
         InputError: no such model or head; the extra `onnx` is not installed; answers that differ from the model's.
     """
     from bertkit.model import export
-    from bertkit.model.pretrained import load, model_files
+    from bertkit.model.pretrained import head_on_disk, load, model_files
     from bertkit.pipelines.batches import fitting_tokenizer
 
     if config.int8 and config.format != "onnx":
         raise InputError("is for --format onnx", field="--int8", remedy="leave one of the two away")
     if config.format == "onnx":
         export.require_onnx()
-    head = config.head or _head_on_disk(Path(config.model))
+    head = head_on_disk(config.model) if config.head is None else config.head
     model = load(config.model, head=None if head == "encoder" else head)
     tokenizer = fitting_tokenizer(config.model, vocab_size=model.config.vocab_size)
     wish = export.exportable(model)
     check = _checked_file(wish, config)
-    check = {"model": head, "outputs": list(wish.outputs), "allowed_difference": export.MAX_DIFFERENCE, **check}
+    check = {
+        "model": head or "encoder",
+        "outputs": list(wish.outputs),
+        "allowed_difference": export.MAX_DIFFERENCE,
+        **check,
+    }
     files = tokenizer.files(model_max_length=model.config.max_position_embeddings)
     files["config.json"] = model_files(model)["config.json"]
     files[CHECK] = (json.dumps(check, indent=2) + "\n").encode("utf-8")
@@ -89,23 +95,3 @@ def _checked_file(wish: "Exportable", config: Config) -> dict[str, Any]:
         say(f"answers of {small.name} differ by at most {worst:.2g}; {size:.1f} MB in place of {whole:.1f} MB")
         result(str(small))
     return check
-
-
-def _head_on_disk(directory: Path) -> Literal["pretraining", "masked_lm", "next_sentence", "encoder"]:
-    """The head that a folder's weights have, by the names of their tensors."""
-    from safetensors import SafetensorError, safe_open
-
-    from bertkit.files import require_file
-
-    remedy = "name a RUN of `bertkit pretrain`, one of its checkpoints/step-N, or a folder of transformers"
-    path = require_file(directory / "model.safetensors", what="the model's weights", remedy=remedy)
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-    except SafetensorError as problem:
-        raise InputError(f"is damaged or no safetensors file ({problem})", file=path, remedy="copy it again") from None
-    mlm = any(name.startswith("cls.predictions.") for name in names)
-    nsp = any(name.startswith("cls.seq_relationship.") for name in names)
-    if mlm:
-        return "pretraining" if nsp else "masked_lm"
-    return "next_sentence" if nsp else "encoder"

@@ -82,11 +82,11 @@ class Layer(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        *,
         mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
         read: ReadRows | None = None,
+        *,
         need_weights: bool = False,
         need_heads: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -151,37 +151,28 @@ class Encoder(nn.Module):
             counted as in the model that was not pruned; the gradient of a loss by it says what a head matters.
         layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
         read_positions: (n,) int64, flat index row · seq + column, where nothing else of the last layer is read: it is
-            finished there, and at [CLS] for a pooler, only. last_hidden_state is then (n, hidden); values and
-            gradients are those of the whole.
+            finished there, and at [CLS] for a pooler, only. last_hidden_state is then (n, hidden), as exact.
 
         Raises:
-            InputError: both or neither of ids and embeddings, a row longer than the positions the model has,
-                an id outside its table (named with its row and column), or an input of another shape.
+            InputError: both or neither of ids and embeddings, a row longer than the model's positions, an id outside
+                its table (row and column are named), an input of another shape, read_positions with whole states.
         """
         given = check_given(input_ids, inputs_embeds)
-        if token_type_ids is None:
-            token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=given.device)
-        if position_ids is None:
-            position_ids = torch.arange(given.size(1), device=given.device)[None]  # (1, seq)
-        check_inputs(self.config, given, input_ids, attention_mask, token_type_ids, position_ids)
+        types = torch.zeros(1, 1, dtype=torch.int64, device=given.device) if token_type_ids is None else token_type_ids
+        places = torch.arange(given.size(1), device=given.device)[None] if position_ids is None else position_ids
+        check_inputs(self.config, given, input_ids, attention_mask, types, places)
         read = self._read(read_positions, given, whole=output_hidden_states or output_attentions or output_head_outputs)
-        heads = by_layer("head_mask", head_mask, (len(self.layers), self.config.num_attention_heads), given.size(0))
-        gates = by_layer("layer_mask", layer_mask, (len(self.layers),), given.size(0))
+        shape = (len(self.layers), self.config.num_attention_heads)
+        head_masks = by_layer("head_mask", head_mask, shape, batch=given.size(0))
+        gates = by_layer("layer_mask", layer_mask, shape[:1], batch=given.size(0))
         words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         mask = None if attention_mask is None else attention_mask.bool()
-        hidden = self.embeddings(words, token_type_ids, position_ids)  # (batch, seq, hidden)
+        hidden = self.embeddings(words, types, places)  # (batch, seq, hidden)
         hidden_states, attentions, head_outputs = [hidden], [], []
-        for number, layer in enumerate(self.layers):
-            saves_memory = self.gradient_checkpointing and self.training
-            run: Callable[..., Any] = partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
-            hidden, weights, shares = run(
-                hidden,
-                mask=mask,
-                head_mask=None if heads is None else heads[:, number],  # (batch or 1, heads)
-                layer_mask=None if gates is None else gates[:, number],  # (batch or 1,)
-                read=read if number == len(self.layers) - 1 else None,
-                need_weights=output_attentions,
-                need_heads=output_head_outputs,
+        for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
+            some = read if layer is self.layers[-1] else None
+            hidden, weights, shares = self._run(layer)(
+                hidden, mask, heads, gate, some, need_weights=output_attentions, need_heads=output_head_outputs
             )
             if output_hidden_states:
                 hidden_states.append(hidden)
@@ -195,6 +186,11 @@ class Encoder(nn.Module):
             attentions=tuple(attentions) if output_attentions else None,
             head_outputs=tuple(head_outputs) if output_head_outputs else None,
         )
+
+    def _run(self, layer: nn.Module) -> Callable[..., Any]:
+        """The layer, or what computes it anew in the backward pass."""
+        saves_memory = self.gradient_checkpointing and self.training
+        return partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
 
     def _read(self, positions: Tensor | None, given: Tensor, *, whole: bool) -> ReadRows | None:
         """The rows that the last layer finishes: the positions, then [CLS] of each row where a pooler reads it."""

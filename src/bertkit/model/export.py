@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.task_heads import MultipleChoiceModel, QuestionAnsweringModel
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # Hugging Face's names; int64
 MAX_DIFFERENCE = 1e-4  # of two answers to the same row, padding aside
@@ -49,11 +50,13 @@ class Exportable:
 def exportable(model: nn.Module) -> Exportable:
     """Return how a model is exported; outputs have the names of `transformers`.
 
-    Of a model that is neither an encoder nor one of pre-training its output's `logits` are taken.
+    Of a model that is neither an encoder nor one that we know its output's `logits` are taken.
     """
     outputs, pick = _outputs(model)
-    encoder = next(part for part in model.modules() if isinstance(part, Encoder))
-    return Exportable(model.eval(), outputs, pick, encoder.config.vocab_size, encoder.config.max_position_embeddings)
+    config = next(part for part in model.modules() if isinstance(part, Encoder)).config
+    choices = ("choices",) if isinstance(model, MultipleChoiceModel) else ()
+    axes = ("batch", *choices, "sequence")
+    return Exportable(model.eval(), outputs, pick, config.vocab_size, config.max_position_embeddings, axes)
 
 
 def _outputs(model: nn.Module) -> tuple[tuple[str, ...], Callable[[Any], tuple[Tensor, ...]]]:
@@ -69,6 +72,8 @@ def _outputs(model: nn.Module) -> tuple[tuple[str, ...], Callable[[Any], tuple[T
             return ("logits",), lambda output: (output.nsp_logits,)
         names = ("prediction_logits", "seq_relationship_logits")
         return names, lambda output: (output.mlm_logits, output.nsp_logits)
+    if isinstance(model, QuestionAnsweringModel):
+        return ("start_logits", "end_logits"), lambda output: (output.start_logits, output.end_logits)
     return ("logits",), lambda output: (output.logits,)
 
 

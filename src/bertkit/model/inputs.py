@@ -3,6 +3,8 @@
 In: the tensors of a batch.  Out: nothing, or the error that names row and column.  Next: encoder.py
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -81,21 +83,20 @@ def check_positions(positions: Tensor, *, batch: int, seq: int) -> None:
         )
 
 
-def by_layer(name: str, mask: Tensor | None, shape: tuple[int, ...], batch: int) -> Tensor | None:
-    """Return a mask of the model, or of each row, as (batch or 1, layers, …).
+def by_layer(name: str, mask: Tensor | None, shape: tuple[int, ...], *, batch: int) -> Sequence[Tensor | None]:
+    """Return for each layer its part of a mask, (batch or 1, …), or None without a mask.
+
+    mask: of that shape, whose first axis is the layers, or with one for each row before it.
 
     Raises:
         InputError: it has another shape.
     """
     if mask is None:
-        return None
+        return [None] * shape[0]
     if mask.shape not in (shape, (batch, *shape)):
-        raise InputError(
-            f"has shape {tuple(mask.shape)}",
-            field=name,
-            expected=f"{shape}, or {(batch, *shape)} with one for each row",
-        )
-    return mask[None] if mask.shape == shape else mask
+        expected = f"{shape}, or {(batch, *shape)} with one for each row"
+        raise InputError(f"has shape {tuple(mask.shape)}", field=name, expected=expected)
+    return (mask[None] if mask.shape == shape else mask).unbind(1)
 
 
 def _check_input(name: str, tensor: Tensor, *, batch: int, seq: int, limit: int | None) -> None:

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 READ_AHEAD_TOKENS = 2**15  # what is sorted at a time; answers are held back until their window is done
 BATCH_TOKENS = 1024  # of one forward pass, padding included
-ROWS_WITHOUT_PADDING = 4  # so many rows of one length are a batch of their own, which needs no mask
+ROWS_WITHOUT_PADDING = 8  # so many rows of one length are a batch of their own, which needs no mask
 MAX_CHARACTERS = 400_000  # of one text; a second of tokenizing
 
 
@@ -69,7 +69,7 @@ def cut_by_length(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[list
     A batch also ends where the next row is longer and there are enough rows of one length.
 
     >>> list(cut_by_length([3, 9, 3, 3, 4, 3, 5], batch_tokens=20))
-    [[0, 2, 3, 5], [4, 6], [1]]
+    [[0, 2, 3, 5, 4], [6, 1]]
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
