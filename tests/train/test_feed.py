@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.data import dataloader
-from toy_job import Batches, BrokenBatches, toy_job
+from toy_job import Batches, BrokenBatches, ManyBatches, toy_job
 
 from bertkit.errors import InputError
 from bertkit.train.feed import StepBatches, feed
@@ -39,6 +40,18 @@ def test_two_processes_give_the_same_batches_in_the_same_order() -> None:
         for one, other in zip(mine.micro_batches, theirs.micro_batches, strict=True):
             assert one.keys() == other.keys()
             assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_many_micro_batches_take_no_more_files_than_few() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    batches = fed(ManyBatches(), workers=1)
+    next(batches)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, before[1]))
+        assert [len(found.micro_batches) for found in batches] == [200] * 8
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_nothing_is_made_before_it_is_asked_for_without_other_processes() -> None:
