@@ -137,6 +137,15 @@ def test_no_room_for_the_checkpoints_is_said_before_the_first_step(
         require_disk(made.job, tmp_path)
 
 
+def test_a_resume_needs_no_room_for_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = toy_job(tmp_path / "job")
+    size = require_disk(made.job, tmp_path)
+    (tmp_path / "checkpoints" / "step-5").mkdir()
+    (tmp_path / "checkpoints" / "step-5" / "model.safetensors").write_bytes(b"x" * 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=size - 100))
+    assert require_disk(made.job, tmp_path) == size
+
+
 def test_averages_and_what_is_kept_for_good_take_room(tmp_path: Path) -> None:
     made = toy_job(tmp_path / "job", ema_decay=0.9, keep_every=2, save_total_limit=1)
     assert require_disk(made.job, tmp_path) == 4 * 4 * 5 * (1 + 2 + 5)
