@@ -14,6 +14,7 @@ from torch.utils.data import dataloader
 from toy_job import Batches, BrokenBatches, ManyBatches, toy_job
 
 from bertkit.errors import InputError
+from bertkit.train import feed as feeds
 from bertkit.train.feed import StepBatches, feed
 from bertkit.train.loop import train
 from bertkit.train.state import TrainState
@@ -52,6 +53,18 @@ def test_many_micro_batches_take_no_more_files_than_few() -> None:
         assert [len(found.micro_batches) for found in batches] == [200] * 8
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("pin_memory", [False, True])
+def test_what_is_made_ahead_for_a_gpu_is_pinned(pin_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
+    packed = feeds._Steps(Batches(rows=2))[3]
+    assert not isinstance(packed, InputError)
+    found = feeds._unpacked(packed, pin_memory=pin_memory)
+    assert len(pinned) == (6 if pin_memory else 0)  # three micro-batches of two tensors
+    for mine, theirs in zip(found.micro_batches, Batches(rows=2).step(3).micro_batches, strict=True):
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
 def test_nothing_is_made_before_it_is_asked_for_without_other_processes() -> None:
