@@ -4,6 +4,7 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -156,6 +157,26 @@ def _all_of(made: Any) -> list[torch.Tensor]:
     return [*state_of(made), *(tensor.clone() for tensor in made.job.module.average.tensors.values())]
 
 
+def resumed(folder: Path, store: str, values: dict[str, Any], step: int) -> list[str]:
+    """Make a run of 12 steps, and its end again from the checkpoint of a step; say what differs between the two."""
+    started, names = runtime.start(TrainSettings()), ("straight", "resumed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "matrix_rate", lambda _: 1e9)
+        patch.setattr(command, "_write_report", lambda _: None)
+        for name in names:
+            again = {"resume_from": f"{folder / name}/checkpoints/step-{step}"} if name == "resumed" else {}
+            command.pretrain(toy_config(Path(store), folder / name, hang_timeout=60.0, **values, **again))
+            started.wait_for_all()
+            if started.is_first and name == "straight":
+                shutil.copytree(folder / "straight", folder / "resumed")
+                shutil.rmtree(folder / "resumed" / "checkpoints" / "step-12")
+            started.wait_for_all()
+    ends = [folder / name / "checkpoints" / "step-12" for name in names]
+    files = [sorted(path.relative_to(end) for path in end.rglob("*.safetensors")) for end in ends]
+    assert files[0] == files[1]
+    return [str(name) for name in files[0] if (ends[0] / name).read_bytes() != (ends[1] / name).read_bytes()]
+
+
 def rehearsals(folder: Path, store: str) -> dict[str, list[list[str]]]:
     """Rehearse together, in each way there is."""
     found = {}
@@ -182,7 +203,7 @@ def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
 
 WORK: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (resume_cells, runs, held_out, gradients, one_bad_process, rehearsals, several)
+    for function in (resume_cells, runs, held_out, gradients, one_bad_process, resumed, rehearsals, several)
 }
 
 

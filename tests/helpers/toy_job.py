@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,16 @@ class BrokenBatches(Batches):
         if step >= 5:
             raise InputError("cannot be read", file="shard-00001.arrow", remedy="build the store anew")
         return super().step(step)
+
+
+@dataclass
+class ManyBatches(Batches):
+    """Batches of very many micro-batches."""
+
+    def step(self, step: int) -> StepBatches:
+        batches = super().step(step)
+        many = [{name: tensor.clone() for name, tensor in batches.micro_batches[0].items()} for _ in range(200)]
+        return replace(batches, micro_batches=many, numbers=range(200))
 
 
 @dataclass

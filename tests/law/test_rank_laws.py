@@ -43,6 +43,7 @@ RUNS: dict[str, dict[str, Any]] = {
 SHARDED = {f"fsdp {name}": {"sharding": "fsdp", **values} for name, values in RUNS.items()}
 SHARDED |= {f"fsdp {name}": {"sharding": "fsdp", "optimizer": "muon", **RUNS[name]} for name in ("ema", "frozen")}
 COMMON = {"micro_batch_tokens": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+CUT = {"sharding": "fsdp", "optimizer": "muon", "ema_decay": 0.5, "save_every": 6, **COMMON}
 CELLS = [Cell("mid-accumulation", 0, 4, "muon"), Cell("two stops", 0, 1, "ema")]
 BAD = {
     "loss": {"on_non_finite": "stop", "optimizer": "adamw", "bad_rank": 1, "kind": "loss"},
@@ -75,6 +76,7 @@ def pair(store: Path, folder: Path) -> list[Any]:
             for sharding in ("none", "fsdp")
         ),
         ["rehearsals", "rehearsals", data],
+        ["resumed", "resumed", {**data, "values": CUT, "step": 6}],
         ["cells", "resume_cells", {**data, "cells": [list(vars(cell).values()) for cell in CELLS]}],
     ]
     return on_ranks(2, "several", folder, timeout=300.0, calls=calls)
@@ -126,7 +128,7 @@ def test_a_step_has_the_same_rows_for_any_processes_workers_and_micro_batches(
                     source_of(store, rank=rank, num_ranks=num_ranks, micro_batch_tokens=tokens),
                     start=0,
                     end=steps,
-                    workers=workers,
+                    workers=workers if rank == num_ranks - 1 else 0,
                     pin_memory=False,
                 )
             )
@@ -224,6 +226,10 @@ def test_a_stop_leaves_no_trace_on_two_processes(pair: list[Any], cell: Cell) ->
     assert pair[0]["cells"][str(cell)] == []
 
 
+def test_a_cut_model_goes_on_as_if_never_stopped(pair: list[Any]) -> None:
+    assert pair[0]["resumed"] == []
+
+
 def test_minutes_are_the_same_number_of_steps_on_all_processes(pair: list[Any]) -> None:
     first, second = (given["minutes"]["minutes"] for given in pair)
     assert first == second >= 1
@@ -261,6 +267,17 @@ def test_a_run_of_two_processes_goes_on_with_one_where_that_is_allowed(
     assert "this resume is not exact (--allow_inexact): processes: 2 then, 1 now" in capsys.readouterr().err
     for kind in ("train", "validation"):
         assert losses_of(run, kind) == pytest.approx(losses_of(folder / "runs" / "adamw", kind), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_model_cut_over_four_processes_goes_on_as_if_never_stopped(
+    store: Path, tmp_path: Path, single: dict[str, Path]
+) -> None:
+    """Some tensors have fewer rows than there are processes."""
+    [different, *_] = on_ranks(4, "resumed", tmp_path, store=str(store), values=CUT, step=6, timeout=300.0)
+    assert different == []
+    losses = (losses_of(run, "train") for run in (tmp_path / "resumed", single["fsdp ema"]))
+    assert next(losses) == pytest.approx(next(losses), rel=1e-5)
 
 
 @pytest.mark.slow

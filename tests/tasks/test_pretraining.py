@@ -1,6 +1,8 @@
 """The pre-training task: its losses, its batches by step number, and that a small model learns by it."""
 
+import shutil
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,15 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from toy_run import toy_model_config, toy_tokenizer, write_store
+from toy_run import metrics_of, toy_config, toy_model_config, toy_tokenizer, write_store
 
+from bertkit.commands.pretrain import pretrain
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.selection import Phrases
 from bertkit.data.store import open_parts
+from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
+from bertkit.model.pretrained import load
 from bertkit.tasks.layers import is_layer_matrix
+from bertkit.tasks.phases import phases_from
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource
 from bertkit.train import runtime
 from bertkit.train.feed import StepBatches
@@ -381,3 +388,146 @@ def test_order_of_segments_has_a_next_sentence_label(store: Path) -> None:
     labels = torch.cat([batch["next_sentence_label"] for batch in batches.micro_batches])
     assert batches.counts["nsp"] == len(labels) > 50
     assert 10 < labels.sum() < len(labels) - 10
+
+
+# --- the longest batch, and what a step is called ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairing", ["segment", "none"])
+@pytest.mark.parametrize("tokens", [1, 70, 200, 10**6])
+@pytest.mark.parametrize("probability", [0.15, 0.3, 0.6, 1.0])
+def test_no_micro_batch_is_larger_than_the_longest(store: Path, pairing: Any, tokens: int, probability: float) -> None:
+    source = replace(
+        source_of(store, pairing=pairing, masking=MaskingSettings(mlm_probability=probability)),
+        micro_batch_tokens=tokens,
+    )
+    longest = source.longest()
+    rows, width = longest["input_ids"].shape
+    # A row alone where none fits; 69 tokens rather than 64; never more rows than a step has.
+    assert (rows, width) == {1: (1, 32), 70: (3, 23), 200: (7, 28), 10**6: (8, 32)}[tokens]
+    for step in range(source.steps_of_epochs(1)):
+        for batch in source.step(step).micro_batches:
+            assert batch.keys() <= longest.keys()
+            assert batch["input_ids"].numel() <= rows * width
+            assert len(batch["mlm_targets"]) <= len(longest["mlm_targets"])
+    sums = loss_of(pairing=pairing)(longest).sums
+    assert all(torch.isfinite(total) for total in sums.values())
+
+
+def test_the_longest_batch_of_a_run_in_phases_is_that_of_its_longest_phase(store: Path) -> None:
+    source = replace(source_of(store, max_steps=10), phases=phases_from("16:0.5,24:0.5"))
+    assert source.longest()["input_ids"].shape == (8, 24)
+
+
+def test_the_longest_batch_has_as_many_targets_as_the_highest_rate_hides(store: Path) -> None:
+    masking = MaskingSettings(mlm_probability=0.1, final_mlm_probability=0.5)
+    source = source_of(store, masking=masking, max_steps=10)
+    assert len(source.longest()["mlm_targets"]) == 7 * 28 / 2
+
+
+def test_a_step_is_described_by_its_epoch_and_documents(store: Path) -> None:
+    source = source_of(store)
+    first_of_second = source.steps_of_epochs(1)
+    for step, epoch in ((0, 0), (first_of_second, 1)):
+        rows = source._place(step)[2]
+        documents = sorted(set(source.table(epoch).document_a[rows].tolist()))
+        assert source_of(store).describe(step) == f"epoch {epoch}, documents {', '.join(map(str, documents))}"
+
+
+def test_a_long_list_of_documents_is_cut_and_counted(store: Path) -> None:
+    source = source_of(store, batch_size=64)
+    number = len(set(source.table(0).document_a[source._place(0)[2]].tolist()))
+    described = source.describe(0)
+    assert described.endswith(f" and {number - 8} more")
+    assert described.count(",") == 8
+
+
+# --- parts that stay, activations computed again, compiled layers --------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_frozen_layers_and_the_embeddings_stay_and_all_else_learns(store: Path, tmp_path: Path, layers: int) -> None:
+    pretrain(toy_config(store, tmp_path / "whole", max_steps=1))
+    start = tmp_path / "whole"
+    run = tmp_path / "run"
+    pretrain(toy_config(store, run, max_steps=3, freeze_layers=layers, model_name_or_path=str(start), eval_every=3))
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, run))
+    frozen = ("bert.embeddings.", *(f"bert.encoder.layer.{layer}." for layer in range(layers)))
+    for name, tensor in before.items():
+        tied = name.startswith(frozen) or name == "cls.predictions.decoder.weight"
+        assert torch.equal(tensor, after[name]) == tied, name
+
+
+@pytest.mark.parametrize("layers", [-1, 3])
+def test_more_layers_than_there_are_cannot_be_frozen(store: Path, tmp_path: Path, layers: int) -> None:
+    with pytest.raises(InputError, match=rf"--freeze_layers: is not a number of layers\n  value: {layers}\n  .*0 to 2"):
+        pretrain(toy_config(store, tmp_path / "run", freeze_layers=layers))
+
+
+def test_activations_computed_again_change_no_bit_of_the_gradient(store: Path) -> None:
+    found = []
+    for again in (False, True):
+        module = loss_of(dropout=0.3).train()
+        module.model.encoder.gradient_checkpointing = again
+        for number, batch in enumerate(source_of(store).step(0).micro_batches):
+            runtime.seed_dropout(1, step=0, micro_batch=number)
+            torch.stack(list(module(batch).sums.values())).sum().backward()
+        found.append({name: p.grad for name, p in module.named_parameters()})
+    assert all(torch.equal(gradient, found[1][name]) for name, gradient in found[0].items())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler: torch.compile needs one on a processor")
+@pytest.mark.filterwarnings("default")  # Inductor warns of its own imports
+def test_compiled_layers_train_as_the_others_do(store: Path, tmp_path: Path) -> None:
+    losses = []
+    for compiled in (False, True):
+        run = tmp_path / str(compiled)
+        quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        pretrain(toy_config(store, run, max_steps=4, eval_every=4, torch_compile=compiled, ema_decay=0.5, **quiet))
+        losses.append([row["loss"] for row in metrics_of(run) if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    names = [set(load_file(tmp_path / name / "model.safetensors")) for name in ("False", "True")]
+    assert names[0] == names[1]
+
+
+def test_a_row_of_padding_is_finite_in_bf16(store: Path) -> None:
+    """Case 32: its attention has nothing to look at."""
+    module = loss_of().train()
+    batch = {name: tensor.clone() for name, tensor in source_of(store).step(0).micro_batches[0].items()}
+    rows, width = batch["input_ids"].shape
+    mask = batch.get("attention_mask", torch.ones(rows, width, dtype=torch.bool)).clone()
+    mask[0] = False
+    batch |= {"attention_mask": mask, "input_ids": batch["input_ids"].masked_fill(~mask, VOCABULARY.pad_id)}
+    started = runtime.Runtime(torch.device("cpu"), precision="bf16")
+    with started.autocast():
+        sums = module(batch).sums
+    assert all(torch.isfinite(total) for total in sums.values())
+    torch.stack(list(sums.values())).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in module.parameters() if p.grad is not None)
+
+
+# --- checkpoints that are kept -------------------------------------------------------------------------------------
+
+
+def test_checkpoints_at_multiples_are_kept_for_good(store: Path, tmp_path: Path) -> None:
+    config = toy_config(store, tmp_path / "run", save_every=1, eval_every=12, keep_every=4, save_total_limit=1)
+    pretrain(config)
+    kept = {int(path.name[5:]) for path in (tmp_path / "run" / "checkpoints").glob("step-*")}
+    assert kept == {4, 8, 11, 12}  # 12 is the best, and one more stands besides it
+
+
+def test_an_averaged_run_keeps_the_average_as_its_model_and_learns_as_one_without(store: Path, tmp_path: Path) -> None:
+    for name, decay in (("plain", None), ("averaged", 0.9)):
+        pretrain(toy_config(store, tmp_path / name, ema_decay=decay))
+    plain, averaged = (metrics_of(tmp_path / name, kind="train") for name in ("plain", "averaged"))
+    assert plain == averaged  # training is the same to the last bit
+    folders = [tmp_path / name / "checkpoints" / "step-12" for name in ("plain", "averaged")]
+    kept, raw = (load_file(folders[1] / "training" / f"{name}.safetensors") for name in ("average", "weights"))
+    for folder, expected in ((folders[0], raw), (folders[1], kept)):
+        model = load(folder, head="pretraining")
+        assert isinstance(model, PretrainingModel)
+        for name, tensor in PretrainingLoss(model).named_parameters():
+            assert torch.equal(tensor, expected[name]), name
+    seen = [metrics_of(tmp_path / name, kind="validation")[-1]["loss"] for name in ("plain", "averaged")]
+    assert seen[0] != seen[1]

@@ -419,6 +419,25 @@ def test_a_resume_with_other_settings_is_refused_with_the_differences(
     assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize(
+    "values", [{"seed": 2}, {"batch_size": 16}, {"ema_decay": 0.5}, {"micro_batch_tokens": 64}, {"pairing": "sentence"}]
+)
+def test_a_resume_with_other_settings_goes_on_where_that_is_allowed(
+    store: Path, stopped: Path, values: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    resume(store, stopped, allow_inexact=True, **values)
+    assert [row["step"] for row in metrics_of(stopped, kind="train")] == list(range(1, 13))
+    assert f"warning: this resume is not exact (--allow_inexact): {next(iter(values))}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("values", [{"optimizer": "muon"}, {"freeze_layers": 1}])
+def test_moments_that_fit_nothing_are_refused_even_where_much_is_allowed(
+    store: Path, stopped: Path, values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="was written with another optimizer or other trained weights"):
+        resume(store, stopped, allow_inexact=True, **values)
+
+
 def test_a_resume_on_other_data_threads_or_versions_is_refused(
     store: Path, stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

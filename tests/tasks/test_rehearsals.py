@@ -1,6 +1,7 @@
 """--dry_run, --overfit_one_batch and --verify_resume, as they are typed, and what they find."""
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,23 @@ def test_a_resume_that_is_not_exact_is_found_with_what_differs(
         r"a resumed run differs from one never stopped in \d+ of \d+ tensors, first in \['model.safet", err
     )
     assert "fix OMP_NUM_THREADS" in err
+
+
+@pytest.mark.parametrize("flag", ["--verify_resume", "--overfit_one_batch"])
+def test_a_rehearsal_that_is_asked_to_stop_says_so(
+    typed: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    update = loop.update
+
+    def update_and_stop(job: loop.Job, state: TrainState, batches: Iterator[StepBatches]) -> Window | None:
+        if state.step == 3:
+            job.runtime.stop.received = signal.SIGTERM
+        return update(job, state, batches)
+
+    monkeypatch.setattr(loop, "update", update_and_stop)
+    code, _, err = typed(flag, "true")
+    assert code == 128 + signal.SIGTERM
+    assert "stopped; a rehearsal leaves nothing to go on from" in err
 
 
 def test_rehearsals_go_one_by_one(typed: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.data import dataloader
-from toy_job import Batches, BrokenBatches, toy_job
+from toy_job import Batches, BrokenBatches, ManyBatches, toy_job
 
 from bertkit.errors import InputError
+from bertkit.train import feed as feeds
 from bertkit.train.feed import StepBatches, feed
 from bertkit.train.loop import train
 from bertkit.train.state import TrainState
@@ -39,6 +41,30 @@ def test_two_processes_give_the_same_batches_in_the_same_order() -> None:
         for one, other in zip(mine.micro_batches, theirs.micro_batches, strict=True):
             assert one.keys() == other.keys()
             assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_many_micro_batches_take_no_more_files_than_few() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    batches = fed(ManyBatches(), workers=1)
+    next(batches)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, before[1]))
+        assert [len(found.micro_batches) for found in batches] == [200] * 8
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("pin_memory", [False, True])
+def test_what_is_made_ahead_for_a_gpu_is_pinned(pin_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
+    packed = feeds._Steps(Batches(rows=2))[3]
+    assert not isinstance(packed, InputError)
+    found = feeds._unpacked(packed, pin_memory=pin_memory)
+    assert len(pinned) == (6 if pin_memory else 0)  # three micro-batches of two tensors
+    for mine, theirs in zip(found.micro_batches, Batches(rows=2).step(3).micro_batches, strict=True):
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
 def test_nothing_is_made_before_it_is_asked_for_without_other_processes() -> None:

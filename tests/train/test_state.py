@@ -8,7 +8,8 @@ import torch
 from toy_checkpoint import FINGERPRINT, SavedRun
 
 from bertkit.errors import InputError
-from bertkit.train.optimizer import optimizer_tensors
+from bertkit.train.optimizer import build_optimizers, optimizer_tensors
+from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TrainState, Window, read_state, restore
 
 
@@ -68,3 +69,17 @@ def test_a_run_that_differs_is_refused_with_the_differences(run: SavedRun, chang
 def test_all_differences_are_listed_at_once(run: SavedRun) -> None:
     with pytest.raises(InputError, match=r"batch_size: 32 then, 8 now; seed: 1 then, 3 now"):
         read_state(run.save(4), fingerprint={**FINGERPRINT, "seed": 3, "batch_size": 8})
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused_by_its_file(run: SavedRun) -> None:
+    folder = run.save(4)
+    [adamw] = build_optimizers(run.module.module, TrainSettings(), is_layer_matrix=lambda _: False)
+    with pytest.raises(
+        InputError, match=r"optimizer-0.safetensors: --optimizer, --freeze_layers: was written with anot"
+    ):
+        restore(folder, run.module, [adamw])
+    (folder / "training" / "optimizer-1.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"optimizer-1.safetensors: --optimizer: is missing: the checkpoint was written"
+    ):
+        restore(folder, run.module, run.optimizers)

@@ -54,7 +54,6 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     task = predictor.task
     examples = task.read(config.input_file, config.reading, report, labelled=True, flag="--input_file")
     examples = task.check(examples, predictor.config, config.reading, report)
-    report.finish()
     report.say()
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())

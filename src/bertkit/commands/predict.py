@@ -48,7 +48,6 @@ def run(config: Config) -> None:
     predictor = open_predictor(config.model)
     report = ExampleReport(config.reading.on_bad)
     examples = predictor.task.read(config.input_file, config.reading, report, labelled=False, flag="--input_file")
-    report.finish()
     report.say()
     if path.suffix == ".json" and predictor.task.name != "question-answering":
         raise InputError(

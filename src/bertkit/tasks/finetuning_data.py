@@ -71,7 +71,6 @@ def read_data(
         read["train"], read["validation"] = split_validation(read["train"], fraction=files.validation_split, seed=seed)
         report.note(f"{len(read['validation']):,} of the training examples are kept for validation")
     examples, config, knowledge = task.resolve(read, settings, report)
-    report.finish()
     warn_of_leaks(examples, report)
     warn_of_repeats(examples, report)
     report.say()

@@ -12,14 +12,14 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from bertkit.errors import InputError
+from bertkit.errors import InputError, Stopped
 from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.tasks.pretraining_run import PretrainingRun
 from bertkit.train.checkpoint import find_checkpoint
-from bertkit.train.loop import train
+from bertkit.train.loop import Job, train
 from bertkit.train.run import BYTES, MOMENTS, one_batch, require_disk
 from bertkit.train.settings import TrainSettings
-from bertkit.train.state import TRAINING
+from bertkit.train.state import TRAINING, TrainState
 
 VERIFIED_STEPS, STOP_AT = 20, 10
 OVERFIT_STEPS = 200
@@ -62,6 +62,7 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
 
     Raises:
         InputError: the loss does not fall as it does for a model that can learn.
+        Stopped: a signal came.
     """
     training = replace(
         training,
@@ -77,7 +78,7 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
     job, state = work.start(training, settings=settings, record={})
     job = one_batch(replace(job, settings=training, save=lambda _: None, evaluate=lambda _: {"loss": 0.0}))
     losses: list[float] = []
-    train(replace(job, log=_Losses(losses)), state)
+    _train(replace(job, log=_Losses(losses)), state)
     first, last = losses[0], min(losses[-10:])
     rows = [(f"loss after {step} steps", f"{losses[step - 1]:.4f}") for step in (1, 20, 50, 100, OVERFIT_STEPS)]
     if last > OVERFITTED * first:
@@ -111,6 +112,7 @@ def verify_resume(open_run: OpenRun, folder: Path, training: TrainSettings, sett
 
     Raises:
         InputError: a weight or moment differs.
+        Stopped: a signal came.
     """
     training = replace(
         training,
@@ -128,7 +130,7 @@ def verify_resume(open_run: OpenRun, folder: Path, training: TrainSettings, sett
             now = replace(training, resume_from="last" if number else None)
             work = open_run(directory, now)
             job, state = work.start(now, settings={**settings, "max_steps": VERIFIED_STEPS}, record={})
-            train(job, state, until=until)
+            _train(job, state, until=until)
         work.runtime.wait_for_all()
         ends.append(_tensors(find_checkpoint(directory, "last")))
         work.runtime.wait_for_all()  # the first process may throw the folder away
@@ -141,6 +143,13 @@ def verify_resume(open_run: OpenRun, folder: Path, training: TrainSettings, sett
             remedy="fix OMP_NUM_THREADS; on a GPU set CUBLAS_WORKSPACE_CONFIG=:4096:8",
         )
     return [("tensors compared, equal to the last bit", f"{len(straight):,}")]
+
+
+def _train(job: Job, state: TrainState, *, until: int | None = None) -> None:
+    """Train, and go no further where a signal came."""
+    train(job, state, until=until)
+    if signal_number := job.runtime.asked_to_stop():
+        raise Stopped(signal_number, "stopped; a rehearsal leaves nothing to go on from")
 
 
 def _tensors(checkpoint: Path) -> dict[str, bytes]:

@@ -5,11 +5,13 @@ In: a Source, and from which step to which.  Out: StepBatches, in the order of t
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import active_children
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any, Protocol
 
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -47,23 +49,33 @@ class Source(Protocol):
         ...
 
 
-class _Steps(Dataset[StepBatches | InputError]):
-    """A Source as a Dataset of steps; an error of the user's travels as it is, without a traceback around it."""
+_Packed = tuple[StepBatches, list[dict[str, NDArray[Any]]]]
+
+
+class _Steps(Dataset[_Packed | InputError]):
+    """A Source as a Dataset of steps, on their way to another process.
+
+    Micro-batches travel as arrays: PyTorch would open a file for every tensor, and a process has 1,024 as a rule. An
+    error of the user's travels as it is, without a traceback around it.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __getitem__(self, step: int) -> StepBatches | InputError:
+    def __getitem__(self, step: int) -> _Packed | InputError:
         try:
-            return self._source.step(step)
+            batches = self._source.step(step)
         except InputError as problem:  # raised here, it would come out as the text of a traceback
             return problem
+        arrays = [{name: tensor.numpy() for name, tensor in each.items()} for each in batches.micro_batches]
+        return replace(batches, micro_batches=[]), arrays
 
 
 def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool) -> Iterator[StepBatches]:
     """Yield the batches of the steps from `start` to before `end`.
 
     workers: processes that make them ahead; 0: each is made when it is asked for.
+    pin_memory: keep those made ahead where a GPU can fetch them by itself.
 
     Raises:
         InputError: a process that makes batches has died, or what the source raises.
@@ -79,7 +91,6 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         num_workers=workers,
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # (without batching it gets what the dataset gives)
         prefetch_factor=STEPS_AHEAD,
-        pin_memory=pin_memory,
         # A fork of a process whose libraries have started threads may never wake up.
         multiprocessing_context="forkserver",
     )
@@ -87,10 +98,10 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
     batches_of_steps = _deaf_to_signals(loader)
     processes = set(active_children()) - others
     try:
-        for batches in batches_of_steps:
-            if isinstance(batches, InputError):
-                raise batches
-            yield batches
+        for found in batches_of_steps:
+            if isinstance(found, InputError):
+                raise found
+            yield _unpacked(found, pin_memory=pin_memory)
     except RuntimeError as problem:
         if "DataLoader worker" not in str(problem):
             raise
@@ -106,7 +117,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
             process.kill()
 
 
-def _deaf_to_signals(loader: DataLoader[StepBatches | InputError]) -> Iterator[StepBatches | InputError]:
+def _deaf_to_signals(loader: DataLoader[_Packed | InputError]) -> Iterator[_Packed | InputError]:
     """Start the loader's processes so that they do not hear SIGTERM and SIGINT, and return what they make.
 
     Such a signal often goes to every process of a terminal or a job; the one that trains decides what it means,
@@ -120,5 +131,13 @@ def _deaf_to_signals(loader: DataLoader[StepBatches | InputError]) -> Iterator[S
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _as_it_is(batches: StepBatches | InputError) -> StepBatches | InputError:
+def _as_it_is(batches: _Packed | InputError) -> _Packed | InputError:
     return batches
+
+
+def _unpacked(packed: _Packed, *, pin_memory: bool) -> StepBatches:
+    batches, arrays = packed
+    tensors = [{name: torch.from_numpy(array) for name, array in each.items()} for each in arrays]
+    if pin_memory:
+        tensors = [{name: tensor.pin_memory() for name, tensor in each.items()} for each in tensors]
+    return replace(batches, micro_batches=tensors)

@@ -159,9 +159,11 @@ def require_disk(job: Job, directory: Path) -> int:
     if settings.keep_every is not None and settings.max_steps is not None:
         folders += settings.max_steps // settings.keep_every
     size = numbers * BYTES * copies * folders
-    (directory / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    folder = directory / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
     if job.runtime.is_first:
-        require_room(directory / CHECKPOINTS, size, what=f"{folders} checkpoints")
+        there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # a resume makes it over
+        require_room(folder, max(0, size - there), what=f"{folders} checkpoints")
     return size
 
 
