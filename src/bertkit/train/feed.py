@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import active_children
+from multiprocessing.connection import wait
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from bertkit.errors import InputError
 
 STEPS_AHEAD = 4  # of each process
+NOTICED_SECONDS = 1.0  # within which the end of a process is known
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
             if isinstance(batches, InputError):
                 raise batches
             yield batches
-    except RuntimeError as problem:
-        if "DataLoader worker" not in str(problem):
+    except (RuntimeError, OSError, EOFError) as problem:  # the latter two while a batch was being handed over
+        if not wait((process.sentinel for process in processes), timeout=NOTICED_SECONDS):
             raise
         raise InputError(
-            f"a process that makes batches has died ({str(problem).splitlines()[0]})",
+            f"a process that makes batches has died ({(str(problem) or repr(problem)).splitlines()[0]})",
             field="--data_workers",
             value=workers,
             remedy="if memory ran out, use fewer; then go on by --resume_from last",
