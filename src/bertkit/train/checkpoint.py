@@ -57,7 +57,7 @@ def write_checkpoint(run_directory: Path, snapshot: Snapshot, *, limit: int, kee
         raise InputError(
             f"{failed} ({problem}); every other checkpoint is whole",
             file=directory,
-            expected=f"{snapshot.size:,} bytes; {free_bytes(directory):,} are free",
+            expected=f"{snapshot.size:,} bytes; {free_bytes(directory):,} are free now that what was begun is removed",
             remedy="make room on this disk, or make it writable, and go on by --resume_from last",
         ) from problem
     return directory
