@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bertkit.errors import InputError
 from bertkit.train import runtime
 from bertkit.train.feed import StepBatches
 from bertkit.train.log import MetricsLog
@@ -58,6 +59,16 @@ class Batches:
 
     def describe(self, step: int) -> str:
         return f"rows of step {step}"
+
+
+@dataclass
+class BrokenBatches(Batches):
+    """Batches that cannot be made from the third step on."""
+
+    def step(self, step: int) -> StepBatches:
+        if step == 2:
+            raise InputError("is damaged", file="shard-00007.arrow", remedy="prepare the store again")
+        return super().step(step)
 
 
 @dataclass

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toy_checkpoint import SavedRun
+from toy_checkpoint import FINGERPRINT, SavedRun
 
 from bertkit.console import error, result
 from bertkit.errors import InputError
 from bertkit.train import checkpoint
 from bertkit.train.checkpoint import damage, find_checkpoint
+from bertkit.train.state import read_state, restore
 
 # Step and best step: the best changes, a step is saved again (as after a resume), one before the last comes again.
 COURSE = ((1, 1), (2, 1), (3, 3), (4, 3), (4, 3), (5, 3), (6, 6))
@@ -90,6 +91,30 @@ def saves_and_is_killed(words: list[str]) -> int:
         for name in names:
             setattr(owner, name, counted(getattr(owner, name)))
     return saves([folder])
+
+
+def saves_under_an_audit(words: list[str]) -> int:
+    """Save, find and resume once, so that all is imported; then again, counting what would run code."""
+    saved = SavedRun(Path(words[0]) / "run", ema_decay=0.5)
+    counts = dict.fromkeys(("pickle.find_class", "exec", "compile"), 0)
+    listening = False
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if listening and event in counts:
+            counts[event] += 1
+            error(f"{event}: {arguments!r:.200}")
+
+    sys.addaudithook(hook)
+    for turn in (1, 2):
+        listening = turn == 2
+        for step in (1, 2, 3):
+            saved.save(step + 3 * turn, best=4, limit=1)
+        found = find_checkpoint(saved.folder, "last")
+        read_state(found, fingerprint=FINGERPRINT)
+        restore(found, saved.module, saved.optimizers)
+    listening = False
+    result(f"{find_checkpoint(saved.folder, 'last').name}: {counts}")
+    return 0
 
 
 # --- disks that refuse: a file system of its own, in a mount namespace of its own ---------------------------------
