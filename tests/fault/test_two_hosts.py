@@ -118,9 +118,7 @@ def test_parted_hosts_end_both_in_bounded_time(forge: Forge, hosts: Hosts, tmp_p
             assert process.wait(HANG_TIMEOUT + 10) in (2, 3), process.said()
             times.append(time.monotonic() - began)
         said = [process.said() for process in processes]
-    figures = ", ".join(
-        f"{seconds:.1f} s with {process.code}" for seconds, process in zip(times, processes, strict=True)
-    )
-    print(f"parted hosts: --hang_timeout {HANG_TIMEOUT}, ended after {figures}")  # noqa: T201
+    figures = [f"{seconds:.1f} s ({process.code})" for seconds, process in zip(times, processes, strict=True)]
+    print(f"parted hosts: --hang_timeout {HANG_TIMEOUT}, ended after {' and '.join(figures)}")  # noqa: T201
     assert all("--hang_timeout" in each for each in said)
     assert last_step(run) >= 10

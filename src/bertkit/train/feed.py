@@ -3,10 +3,12 @@
 In: a Source, and from which step to which.  Out: StepBatches, in the order of the steps.  Next: loop.py
 """
 
+import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import active_children
+from multiprocessing import active_children, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any, Protocol
@@ -82,6 +84,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # (without batching it gets what the dataset gives)
         prefetch_factor=STEPS_AHEAD,
         pin_memory=pin_memory,
+        worker_init_fn=_end_with_the_run,
         # A fork of a process whose libraries have started threads may never wake up.
         multiprocessing_context="forkserver",
     )
@@ -106,6 +109,21 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         del batches_of_steps  # which lets its processes end by themselves
         for process in processes:
             process.kill()
+
+
+def _end_with_the_run(_: int) -> None:
+    """Let this process end when the one that trains does, even if that one is killed.
+
+    PyTorch's own watch looks at the parent, which is the server that forks: that one lives as long as its children.
+    """
+    trainer = parent_process()
+    assert trainer is not None
+
+    def watch() -> None:
+        trainer.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="trainer", daemon=True).start()
 
 
 def _deaf_to_signals(loader: DataLoader[StepBatches | InputError]) -> Iterator[StepBatches | InputError]:
