@@ -1,5 +1,6 @@
 """The one error users meet."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,12 @@ def test_one_problem_of_several_reads_like_one() -> None:
 def test_an_error_without_a_problem_is_our_mistake() -> None:
     with pytest.raises(AssertionError):
         InputErrors([])
+
+
+def test_errors_reach_another_process_as_they_are() -> None:
+    one = InputError("is empty", file="poems.txt", line=3, field="text", value="", expected="a ci", remedy="remove it")
+    for problem in (one, InputErrors([one, one], total=9)):
+        again = copy.copy(problem)  # by the same calls as pickling, which this repository does without
+        assert type(again) is type(problem)
+        assert str(again) == str(problem)
+        assert vars(again).keys() == vars(problem).keys()

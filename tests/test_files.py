@@ -2,8 +2,12 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,3 +115,75 @@ def test_a_folder_moved_aside_by_a_killed_replacement_is_put_back(tmp_path: Path
         raise OSError("full")
     assert (tmp_path / "store" / "kept").read_text(encoding="utf-8") == "诗"
     assert not (tmp_path / "store.old").exists()
+
+
+def test_a_failed_replacement_leaves_the_folder_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with files.directory_written_atomically(tmp_path / "store") as folder:
+        (folder / "kept").touch()
+    replace = os.replace
+
+    def failing(source: Path, target: Path) -> None:
+        if Path(source).name == "store.tmp":
+            raise OSError(5, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="Input/output error"), files.directory_written_atomically(tmp_path / "store"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert (tmp_path / "store" / "kept").exists()
+
+
+@pytest.mark.parametrize("call", [files.fsync_file, files.fsync_directory])
+def test_what_the_disk_does_not_take_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "a" if call is files.fsync_file else tmp_path
+    (tmp_path / "a").touch()
+
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        call(path)
+    assert caught.value.filename == str(path)
+
+
+def test_naming_leaves_a_name_and_an_error_without_a_number_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="other") as caught, files.naming(tmp_path / "a"):
+        raise OSError(28, "full", "other")
+    assert caught.value.filename == "other"
+    with pytest.raises(OSError, match=r"^full$"), files.naming(tmp_path / "a"):
+        raise OSError("full")
+
+
+def test_free_bytes_are_those_of_the_disk_where_something_would_stand(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    assert abs(files.free_bytes(tmp_path / "not" / "yet") - free) < free / 2
+
+
+def test_a_lock_is_held_by_one_and_let_go_at_the_end(tmp_path: Path) -> None:
+    path, order = tmp_path / "locks" / "a.lock", []
+
+    def second() -> None:
+        with files.locked(path):
+            order.append("second")
+
+    with files.locked(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_killed_holder_lets_the_lock_go(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom bertkit import files\n"
+        "with files.locked(Path(sys.argv[1])):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.lock")], capture_output=True)
+    with files.locked(tmp_path / "a.lock"):
+        pass

@@ -1,6 +1,8 @@
 """Checkpoints: whole or absent, damage found and named, the last good one used, no pickle in them."""
 
 import json
+import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +89,31 @@ def test_where_the_newest_is_the_best_the_limit_counts_the_ones_before_it(save: 
     assert steps_kept(tmp_path) == [4, 6, 8]
 
 
+def test_those_at_multiples_of_keep_every_stay_for_good(save: Save, tmp_path: Path) -> None:
+    for step in range(1, 10):
+        save(step, best=2, limit=2, keep_every=4)
+    assert steps_kept(tmp_path) == [2, 4, 7, 8, 9]
+    save(10, best=2, limit=2, keep_every=4)
+    assert steps_kept(tmp_path) == [2, 4, 8, 9, 10]
+
+
+def test_a_run_that_went_back_leaves_nothing_behind_its_newest(
+    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (2, 4, 6, 8):
+        save(step, best=6, keep_every=2)
+    capsys.readouterr()
+    save(5, best=4, keep_every=2)
+    assert steps_kept(tmp_path) == [2, 4, 5]
+    assert find_checkpoint(tmp_path, "last").name == "step-5"
+    assert find_checkpoint(tmp_path, "best").name == "step-4"
+    assert capsys.readouterr().err == "checkpoints behind step 5 removed, as this run went back: 8, 6\n"
+    save(3, keep_every=2)
+    assert steps_kept(tmp_path) == [2, 3]
+    with pytest.raises(InputError, match="names no best checkpoint yet"):
+        find_checkpoint(tmp_path, "best")
+
+
 def test_a_step_saved_again_replaces_the_folder(save: Save, tmp_path: Path) -> None:
     save(2, content=b"old")
     folder = save(2, content=b"new")
@@ -107,9 +134,9 @@ def test_last_is_the_newest_and_best_the_one_named(save: Save, tmp_path: Path) -
     assert find_checkpoint(tmp_path, str(third)) == third
 
 
-def flip(path: Path, place: int = -1) -> None:
+def flip(path: Path, place: int = -1, *, bit: int = 0) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[place] ^= 1 << bit
     path.write_bytes(bytes(content))
 
 
@@ -177,14 +204,54 @@ def test_a_file_that_the_disk_does_not_give_is_damage(save: Save, monkeypatch: p
     assert damage(folder) == f"{folder / 'config.json'}: cannot be read ([Errno 5] Input/output error)"
 
 
-def test_every_flipped_byte_of_every_file_is_found(save: Save) -> None:
-    folder = save(4)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_flipped_bit_in_any_of_200_bytes_of_every_file_is_found_and_the_file_named(save: Save) -> None:
+    folder, generator = save(4), random.Random(0)
+    for path in files_of(folder):
         whole = path.read_bytes()
-        for place in range(0, len(whole), 1 + len(whole) // 60):
-            flip(path, place)
-            assert damage(folder) is not None, (path, place)
+        places = range(len(whole)) if len(whole) <= 200 else generator.sample(range(len(whole)), 200)
+        for place in places:
+            flip(path, place, bit=generator.randrange(8))
+            assert (damage(folder) or "nothing found").startswith(f"{path}: is "), place
             path.write_bytes(whole)
+    assert damage(folder) is None
+
+
+def test_a_number_written_another_way_is_damage_too(save: Save) -> None:
+    folder = save(4)
+    manifest = folder / "manifest.json"
+    before = manifest.read_bytes()
+    manifest.write_bytes(before.replace(b'"step": 4', b'"step": 4 ', 1))
+    assert damage(folder) == f"{manifest}: is damaged (its hash is not the one in it)"
+
+
+def test_every_truncation_of_every_file_is_found_and_the_file_named(save: Save) -> None:
+    folder, generator = save(4), random.Random(0)
+    for path in files_of(folder):
+        whole = path.read_bytes()
+        for length in {0, 1, len(whole) // 2, len(whole) - 1, *generator.sample(range(len(whole)), 2)} - {len(whole)}:
+            path.write_bytes(whole[:length])
+            assert (damage(folder) or "nothing found").startswith(f"{path}: is "), length
+        path.write_bytes(whole)
+
+
+def test_every_missing_file_and_every_swap_of_two_is_found(save: Save) -> None:
+    older, folder = save(3), save(4)
+    for path in files_of(folder):
+        whole = path.read_bytes()
+        path.unlink()
+        assert (damage(folder) or "nothing found").startswith(f"{path}: is missing")
+        path.write_bytes(whole)
+    for path in files_of(folder):
+        whole = path.read_bytes()
+        others = [other for other in files_of(folder) if other != path]
+        for other in (*others, older / path.relative_to(folder)):
+            path.write_bytes(other.read_bytes())
+            assert damage(folder) is not None or other.read_bytes() == whole, (path, other)
+        path.write_bytes(whole)
     assert damage(folder) is None
 
 
@@ -226,9 +293,31 @@ def test_the_checkpoint_of_another_run_is_refused(save: Save, tmp_path: Path) ->
     assert f"--model_name_or_path {folder}" in str(caught.value)
 
 
-def test_what_a_kill_left_half_written_is_no_checkpoint(save: Save, tmp_path: Path) -> None:
+def test_what_a_kill_left_is_no_checkpoint_and_is_cleared_by_the_next_save(save: Save, tmp_path: Path) -> None:
+    whole, folder = save(4), tmp_path / "checkpoints"
+    for name in ("step-6.tmp", "step-8.removed", "step-4.old"):
+        shutil.copytree(whole, folder / name)
+    (folder / ".last.json.77.tmp").touch()
+    assert find_checkpoint(tmp_path, "last").name == "step-4"
+    save(6)
+    assert sorted(path.name for path in folder.iterdir()) == ["last.json", "step-4", "step-6"]
+
+
+def test_one_moved_aside_when_the_kill_came_is_put_back(save: Save, tmp_path: Path) -> None:
     save(4)
-    shutil.copytree(tmp_path / "checkpoints" / "step-4", tmp_path / "checkpoints" / "step-6.tmp")
+    for how in ("find", "save"):
+        save(6).rename(tmp_path / "checkpoints" / "step-6.old")
+        if how == "save":
+            save(8)
+        assert find_checkpoint(tmp_path, "last").name == ("step-6" if how == "find" else "step-8")
+        assert steps_kept(tmp_path) == ([4, 6] if how == "find" else [4, 6, 8])
+
+
+def test_a_name_that_is_none_of_a_checkpoint_is_passed_over(save: Save, tmp_path: Path) -> None:
+    save(4)
+    for name in ("step-", "step-x", "step-9.bak"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    (tmp_path / "checkpoints" / "step-7").touch()
     assert find_checkpoint(tmp_path, "last").name == "step-4"
 
 
@@ -265,3 +354,28 @@ def test_a_full_disk_as_safetensors_speaks_of_it_is_an_input_error_too(
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(InputError, match=r"I/O error: No space left on device"):
         save(6)
+
+
+def test_a_disk_without_room_is_said_with_need_and_room(tmp_path: Path) -> None:
+    checkpoint.require_room(tmp_path, 1, what="this")
+    with pytest.raises(InputError, match="has no room for 4 checkpoints; what stands there is as it was") as caught:
+        checkpoint.require_room(tmp_path, 10**18, what="4 checkpoints")
+    assert re.search(r"expected: 1,000,000,000,000,000,000 bytes; [\d,]+ are free", str(caught.value))
+    assert "--save_total_limit" in str(caught.value)
+
+
+@pytest.mark.parametrize("fails", ["_clear_leftovers", "_remove_old", "_point_at"])
+def test_a_disk_that_refuses_what_goes_with_a_save_is_one_message_too(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    save(4)
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(checkpoint, fails, broken)
+    written = fails != "_clear_leftovers"
+    message = r"step-6: is written, but last.json" if written else r"step-6: could not be written \(\[Errno 5\]"
+    with pytest.raises(InputError, match=message):
+        save(6)
+    assert find_checkpoint(tmp_path, "last").name == ("step-6" if written else "step-4")

@@ -101,3 +101,12 @@ def test_a_tracker_that_is_not_installed_is_an_input_error(tmp_path: Path, monke
     with pytest.raises(InputError, match=r"--report_to: is not installed\n  value: 'tensorboard'") as caught:
         MetricsLog(tmp_path, after_step=0, report_to="tensorboard")
     assert 'pip install "bertkit[tensorboard]"' in str(caught.value)
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path, after_step=0, report_to="none")
+    (tmp_path / METRICS).unlink()
+    (tmp_path / METRICS).symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        log.write("train", 1, {"loss": 1.0})
+    assert caught.value.filename == str(tmp_path / METRICS)

@@ -58,7 +58,7 @@ def write_checkpoint(run_directory: Path, snapshot: Snapshot, *, limit: int, kee
         raise InputError(
             f"{failed} ({problem}); every other checkpoint is whole",
             file=directory,
-            expected=f"{snapshot.size:,} bytes; {free_bytes(directory):,} are free",
+            expected=f"{snapshot.size:,} bytes; {free_bytes(directory):,} are free now that what was begun is removed",
             remedy="make room on this disk, or make it writable, and go on by --resume_from last",
         ) from problem
     return directory
@@ -92,7 +92,11 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(_as_text(value), encoding="utf-8")
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -160,11 +164,13 @@ def damage(directory: Path) -> str | None:
     """Return what is wrong with a checkpoint, the file named, or None when every hash is right."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        manifest = json.loads(text)
         stated = manifest.pop("sha256")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         return f"{path}: is missing or damaged ({problem})"
-    if stated != _hash_of(manifest):
+    # The text as well, because two of them may mean the same: a flipped bit makes 1E-08 of 1e-08.
+    if stated != _hash_of(manifest) or text != _as_text({**manifest, "sha256": stated}):
         return f"{path}: is damaged (its hash is not the one in it)"
     if manifest["format_version"] != FORMAT_VERSION:
         return f"{path}: has format version {manifest['format_version']}; this bertkit reads {FORMAT_VERSION}"

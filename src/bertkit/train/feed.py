@@ -3,10 +3,13 @@
 In: a Source, and from which step to which.  Out: StepBatches, in the order of the steps.  Next: loop.py
 """
 
+import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import active_children
+from multiprocessing import active_children, parent_process
+from multiprocessing.connection import wait
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any, Protocol
 
@@ -18,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from bertkit.errors import InputError
 
 STEPS_AHEAD = 4  # of each process
+NOTICED_SECONDS = 1.0  # within which the end of a process is known
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         num_workers=workers,
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # (without batching it gets what the dataset gives)
         prefetch_factor=STEPS_AHEAD,
+        worker_init_fn=_end_with_the_run,
         # A fork of a process whose libraries have started threads may never wake up.
         multiprocessing_context="forkserver",
     )
@@ -102,11 +107,11 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
             if isinstance(found, InputError):
                 raise found
             yield _unpacked(found, pin_memory=pin_memory)
-    except RuntimeError as problem:
-        if "DataLoader worker" not in str(problem):
+    except (RuntimeError, OSError, EOFError) as problem:  # the latter two while a batch was being handed over
+        if not wait((process.sentinel for process in processes), timeout=NOTICED_SECONDS):
             raise
         raise InputError(
-            f"a process that makes batches has died ({str(problem).splitlines()[0]})",
+            f"a process that makes batches has died ({(str(problem) or repr(problem)).splitlines()[0]})",
             field="--data_workers",
             value=workers,
             remedy="if memory ran out, use fewer; then go on by --resume_from last",
@@ -115,6 +120,21 @@ def feed(source: Source, *, start: int, end: int, workers: int, pin_memory: bool
         del batches_of_steps  # which lets its processes end by themselves
         for process in processes:
             process.kill()
+
+
+def _end_with_the_run(_: int) -> None:
+    """Let this process end when the one that trains does, even if that one is killed.
+
+    PyTorch's own watch looks at the parent, which is the server that forks: that one lives as long as its children.
+    """
+    trainer = parent_process()
+    assert trainer is not None
+
+    def watch() -> None:
+        trainer.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="trainer", daemon=True).start()
 
 
 def _deaf_to_signals(loader: DataLoader[_Packed | InputError]) -> Iterator[_Packed | InputError]:
