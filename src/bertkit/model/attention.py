@@ -68,7 +68,7 @@ def read_rows(positions: Tensor, *, batch: int, seq: int) -> ReadRows:
     starts = counts.cumsum(0) - counts  # (batch,)
     places = torch.empty_like(rows)  # (n,)
     places[order] = torch.arange(len(rows), device=rows.device) - starts[rows[order]]
-    width = max(1, int(counts.max()))
+    width = max(1, int(counts.max())) if batch else 1  # (a process without rows still takes its turn)
     return ReadRows(positions, rows, rows * width + places, width)
 
 
@@ -114,7 +114,7 @@ class SelfAttention(nn.Module):
         )
         if head_mask is not None:
             context = context * head_mask[:, list(self.kept_heads), None, None]
-        merged = context.transpose(1, 2).reshape(batch, context.size(2), -1)  # (batch, queries, heads · head_dim)
+        merged = context.transpose(1, 2).flatten(2)  # (batch, queries, heads · head_dim)
         if read is not None:
             merged = merged.flatten(0, 1).index_select(0, read.slots)  # (n, heads · head_dim)
         return self.output(merged), weights, self._shares(context) if need_heads else None
@@ -145,7 +145,8 @@ class SelfAttention(nn.Module):
 
     def _by_heads(self, projected: Tensor, batch: int, seq: int) -> tuple[Tensor, ...]:
         """One, two or three tensors (batch, heads, seq, head_dim) of those that stand side by side."""
-        heads = projected.view(batch, seq, -1, len(self.kept_heads), self.head_dim)
+        together = projected.size(-1) // (len(self.kept_heads) * self.head_dim)  # one, two or three
+        heads = projected.view(batch, seq, together, len(self.kept_heads), self.head_dim)
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _shares(self, context: Tensor) -> Tensor:
