@@ -13,7 +13,6 @@ from bertkit.console import say, table, warn
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
 from bertkit.data.features import CoverageReport
-from bertkit.errors import InputError
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
@@ -30,10 +29,6 @@ class DataFiles:
     validation: str | None
     test: str | None
     validation_split: float | None  # share of the training part that becomes the validation part
-
-    def __post_init__(self) -> None:
-        if self.validation is not None and self.validation_split is not None:
-            raise InputError("contradict each other", field="--validation_file and --validation_split")
 
 
 @dataclass
@@ -79,6 +74,8 @@ def read_data(
     say(f"data: {counts}")
     if data.watched_part is None:
         warn("nothing is held out: give --validation_file or --validation_split 0.1, or no figure says how good it is")
+    elif data.watched_part == "test":
+        warn("the test part decides which checkpoint is best, so its figures flatter: give --validation_split 0.1, say")
     return data
 
 
