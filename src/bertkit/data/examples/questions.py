@@ -174,8 +174,10 @@ def _question(record: Record, source: Source, where: str, article: str, labelled
         question = text_of(record, "question", source, flag="--text_column", may_be_empty=True)
         context = text_of(record, "context", source, flag="--text_pair_column", may_be_empty=True)
         given = fields.get("answers") if labelled else None
-        if given is None and labelled and "answers" not in fields and not fields.get("is_impossible"):
+        if given is None and labelled and not fields.get("is_impossible"):
             field_of(record, "answers", source, flag="answers")
+            expected = "an array: [] says that there is no answer"
+            raise type_problem(None, record, source, f"{prefix}answers", expected=expected)
         impossible = fields.get("is_impossible", False) if labelled else False
         if not isinstance(impossible, bool):
             expected = "true or false"
