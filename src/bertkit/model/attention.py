@@ -68,7 +68,7 @@ def read_rows(positions: Tensor, *, batch: int, seq: int) -> ReadRows:
     starts = counts.cumsum(0) - counts  # (batch,)
     places = torch.empty_like(rows)  # (n,)
     places[order] = torch.arange(len(rows), device=rows.device) - starts[rows[order]]
-    width = max(1, int(counts.max()))
+    width = max(1, int(counts.max())) if batch else 1
     return ReadRows(positions, rows, rows * width + places, width)
 
 
@@ -102,7 +102,6 @@ class SelfAttention(nn.Module):
         read: the output is then (n, hidden), of these positions alone; every token stays a key and a value.
         A head's share (batch, heads, seq, hidden) is what it adds to the output: their sum and the bias are the output.
         """
-        batch = hidden.size(0)
         query, key, value = self._projected(hidden, read)
         context, weights = attend(
             query,
@@ -114,18 +113,18 @@ class SelfAttention(nn.Module):
         )
         if head_mask is not None:
             context = context * head_mask[:, list(self.kept_heads), None, None]
-        merged = context.transpose(1, 2).reshape(batch, context.size(2), -1)  # (batch, queries, heads · head_dim)
+        merged = context.transpose(1, 2).flatten(2)  # (batch, queries, heads · head_dim)
         if read is not None:
             merged = merged.flatten(0, 1).index_select(0, read.slots)  # (n, heads · head_dim)
         return self.output(merged), weights, self._shares(context) if need_heads else None
 
     def _projected(self, hidden: Tensor, read: ReadRows | None) -> tuple[Tensor, Tensor, Tensor]:
         """Query (batch, heads, queries, head_dim), key and value (batch, heads, seq, head_dim)."""
-        batch, seq, _ = hidden.shape
+        batch = hidden.size(0)
         width = len(self.kept_heads) * self.head_dim
         if read is None:
             fused = self.query_key_value(hidden)  # (batch, seq, 3 · width)
-            query, key, value = self._by_heads(fused, batch, seq)
+            query, key, value = self._by_heads(fused, 3)
             return query, key, value
         # A layer that was put in the place of the matrix (quantized, say) is asked for all rows.
         if type(self.query_key_value) is nn.Linear:
@@ -139,13 +138,13 @@ class SelfAttention(nn.Module):
             pairs = fused[..., width:]  # (batch, seq, 2 · width)
         # Rows of which fewer positions are read get queries of 0, whose context nobody takes.
         together = queries.new_zeros(batch * read.width, width).index_copy(0, read.slots, queries)
-        [query] = self._by_heads(together, batch, read.width)
-        key, value = self._by_heads(pairs, batch, seq)
+        [query] = self._by_heads(together.view(batch, read.width, width), 1)
+        key, value = self._by_heads(pairs, 2)
         return query, key, value
 
-    def _by_heads(self, projected: Tensor, batch: int, seq: int) -> tuple[Tensor, ...]:
-        """One, two or three tensors (batch, heads, seq, head_dim) of those that stand side by side."""
-        heads = projected.view(batch, seq, -1, len(self.kept_heads), self.head_dim)
+    def _by_heads(self, projected: Tensor, number: int) -> tuple[Tensor, ...]:
+        """So many tensors (batch, heads, seq, head_dim), which stand side by side."""
+        heads = projected.unflatten(-1, (number, len(self.kept_heads), self.head_dim))
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _shares(self, context: Tensor) -> Tensor:
