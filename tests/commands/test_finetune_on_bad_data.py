@@ -323,3 +323,15 @@ def test_twenty_problems_are_shown_and_all_are_counted(tmp_path: Path, refused: 
     assert message.rstrip().endswith("20 of 30 problems shown")
     path.write_text("{\n" * 3, encoding="utf-8")
     refused(kind, path, "--on_bad", "skip", line=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_wrong_with_all_files_is_said_at_once(tmp_path: Path, refused: Callable[..., str], kind: str) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_text(text_of(kind) + "{\n", encoding="utf-8")
+    second.write_text("{\n" + text_of(kind) + "{\n", encoding="utf-8")
+    missing = tmp_path / "missing.jsonl"
+    message = refused(kind, first, "--validation_file", missing, "--test_file", second)
+    assert all(f"{file}:{line}: " in message for file, line in ((first, 4), (second, 1), (second, 5)))
+    assert f"{missing}: " in message
+    assert message.rstrip().endswith("4 of 4 problems shown")

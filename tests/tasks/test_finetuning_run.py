@@ -82,6 +82,24 @@ def test_what_stands_in_a_finished_run(trained: tuple[str, Path]) -> None:
     assert facts["coverage"]["train"]["examples"] == 24
 
 
+def test_figures_stand_in_lines_too(trained: tuple[str, Path]) -> None:
+    _, run = trained
+    lines = (run / "eval_results.txt").read_text(encoding="utf-8").splitlines()
+    shown = dict(line.split(" = ", 1) for line in lines)
+    assert list(shown) == sorted(shown)
+    for part in ("validation", "test"):
+        for name, value in results_in(run)[part].items():
+            assert shown.get(f"{part}_{name}") == (None if isinstance(value, dict) else str(value))
+
+
+def test_a_finished_run_resumed_is_evaluated_again_and_stays_as_it_is(base: Path, tmp_path: Path) -> None:
+    first = finetune(config_of("multi", base, tmp_path / "run"))
+    files = ("metrics.jsonl", "eval_results.json", "task.json", "model.safetensors", "predictions_validation.jsonl")
+    before = [(tmp_path / "run" / name).read_bytes() for name in files]
+    assert finetune(config_of("multi", base, tmp_path / "run", resume_from="last")) == first
+    assert [(tmp_path / "run" / name).read_bytes() for name in files] == before
+
+
 def test_the_best_checkpoint_is_that_with_the_best_figure(trained: tuple[str, Path]) -> None:
     kind, run = trained
     name = {"single": "accuracy", "pair": "accuracy", "multi": "micro_f1", "regression": "pearson"}.get(kind, "f1")

@@ -144,7 +144,7 @@ class SelfAttention(nn.Module):
 
     def _by_heads(self, projected: Tensor, number: int) -> tuple[Tensor, ...]:
         """So many tensors (batch, heads, seq, head_dim), which stand side by side."""
-        heads = projected.unflatten(-1, (number, len(self.kept_heads), self.head_dim))
+        heads = projected.view(*projected.shape[:-1], number, len(self.kept_heads), self.head_dim)
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _shares(self, context: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from bertkit.console import say, table, warn
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
 from bertkit.data.features import CoverageReport
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
@@ -59,9 +60,18 @@ def read_data(
     report = ExampleReport(settings.on_bad)
     paths = {"train": files.train, "validation": files.validation, "test": files.test}
     read: dict[str, list[Any]] = {}
+    problems: list[InputError] = []
     for part, path in paths.items():
         if path is not None:
-            read[part] = task.read(path, settings, report, labelled=True, flag=f"--{part}_file")
+            try:
+                read[part] = task.read(path, settings, report, labelled=True, flag=f"--{part}_file")
+            except InputErrors as several:
+                problems += several.problems
+            except InputError as problem:
+                problems.append(problem)
+    if problems:  # those that the report counts, and what kept a file from being opened
+        others = [problem for problem in problems if not any(problem is known for known in report.problems)]
+        raise InputErrors([*others, *report.problems], total=report.num_problems + len(others))
     if files.validation_split is not None:
         read["train"], read["validation"] = split_validation(read["train"], fraction=files.validation_split, seed=seed)
         report.note(f"{len(read['validation']):,} of the training examples are kept for validation")
