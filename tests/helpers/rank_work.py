@@ -61,7 +61,7 @@ def runs(folder: Path, store: str, configs: dict[str, dict[str, Any]]) -> dict[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
         patch.setattr(trial, "MEASURED_SECONDS", 0.1)
-        patch.setattr(command, "_write_report", lambda _: None)
+        patch.setattr(command, "write_report", lambda _: None)
         patch.setattr(command, "_with_length", noted)
         for name, values in configs.items():
             config = toy_config(Path(store), folder / name, hang_timeout=60.0, **values)
@@ -164,7 +164,7 @@ def resumed(folder: Path, store: str, values: dict[str, Any], step: int) -> list
     started, names = runtime.start(TrainSettings()), ("straight", "resumed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
-        patch.setattr(command, "_write_report", lambda _: None)
+        patch.setattr(command, "write_report", lambda _: None)
         for name in names:
             again = {"resume_from": f"{folder / name}/checkpoints/step-{step}"} if name == "resumed" else {}
             command.pretrain(toy_config(Path(store), folder / name, hang_timeout=60.0, **values, **again))

@@ -428,9 +428,9 @@ def test_two_processes_train_as_one_does(base: Path, tmp_path: Path, tokens: int
         for line, other in zip(one, two, strict=True):
             assert other.pop("kind") == line.pop("kind")
             assert other == pytest.approx(line, rel=1e-4, abs=1e-6)
+        files_of_both = [tmp_path / ranks / kind / "predictions_validation.jsonl" for ranks in ("1", "2")]
         records = [
-            [json.loads(line)["id"] for line in (tmp_path / ranks / kind / "predictions_validation.jsonl").open()]
-            for ranks in ("1", "2")
+            [json.loads(line)["id"] for line in path.read_text(encoding="utf-8").splitlines()] for path in files_of_both
         ]
         assert len(records[0]) == 11
         assert records[0] == records[1]
