@@ -17,8 +17,10 @@ from resume_cells import Cell, differences, stopped_run, straight_run
 from safetensors.torch import save_file
 from toy_job import Poisoned, state_of, toy_job
 from toy_run import toy_config, toy_model_config, toy_tokenizer
+from toy_tasks import finetune_config
 
 from bertkit.commands import pretrain as command
+from bertkit.commands.finetune import finetune
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.store import open_parts
@@ -192,6 +194,15 @@ def rehearsals(folder: Path, store: str) -> dict[str, list[list[str]]]:
     return found
 
 
+def finetunings(folder: Path, base: str, files: dict[str, list[str]], values: dict[str, Any]) -> None:
+    """Fine-tune on each kind's training and validation file, with the values of finetune_config."""
+    for kind, (training, validation) in files.items():
+        config = finetune_config(
+            Path(base), Path(training), folder / kind, kind=kind, **{"validation_file": validation, **values}
+        )
+        finetune(config)
+
+
 def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
     """Do one thing after the other, [name, function, arguments] each, in one start of the processes."""
     found = {}
@@ -203,7 +214,17 @@ def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
 
 WORK: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (resume_cells, runs, held_out, gradients, one_bad_process, resumed, rehearsals, several)
+    for function in (
+        resume_cells,
+        runs,
+        held_out,
+        gradients,
+        one_bad_process,
+        resumed,
+        rehearsals,
+        several,
+        finetunings,
+    )
 }
 
 

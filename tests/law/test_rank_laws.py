@@ -297,6 +297,16 @@ def test_fifty_steps_have_the_same_losses_on_one_two_and_four_processes(store: P
         print(max(abs(a - b) / b for a, b in zip(found, expected, strict=True)))  # noqa: T201
 
 
+@pytest.mark.slow
+def test_a_process_that_gets_no_row_of_a_step_trains_along(store: Path, tmp_path: Path) -> None:
+    values = {**COMMON, "max_steps": 3, "micro_batch_tokens": 10**6}  # one micro-batch a step
+    on_ranks(2, "runs", tmp_path / "two", store=str(store), configs={"run": values})
+    pretrain(toy_config(store, tmp_path / "one", **values))
+    found = losses_of(tmp_path / "two" / "run", "train")
+    assert len(found) == 3
+    assert found == pytest.approx(losses_of(tmp_path / "one", "train"), rel=1e-5)
+
+
 # --- what is not finite (B5) ---------------------------------------------------------------------------------------
 
 

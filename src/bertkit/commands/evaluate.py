@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.console import result, result_json, table
+from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import group, option
@@ -37,7 +37,10 @@ def run(config: Config) -> None:
         return
     result(table([(name, f"{value:.4f}") for name, value in figures.items()]))
     for title, rows in tables.items():
-        result(f"{title}:\n{_shown(rows)}")
+        if title == "warning":
+            warn(rows)
+        else:
+            result(f"{title}:\n{_shown(rows)}")
 
 
 def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str, int]]:

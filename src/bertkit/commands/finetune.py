@@ -57,6 +57,26 @@ class Config:
             raise InputError(
                 "is no share", field="--validation_split", value=self.validation_split, expected="above 0, below 1"
             )
+        if self.validation_split is not None and self.validation_file is not None:
+            remedy = "give one of them"
+            raise InputError(
+                "name two validation parts", field="--validation_file and --validation_split", remedy=remedy
+            )
+        held_out = (self.validation_split, self.validation_file, self.test_file)
+        if self.training.early_stopping_patience is not None and not any(held_out):
+            raise InputError(
+                "has no effect where nothing is held out",
+                field="--early_stopping_patience",
+                value=self.training.early_stopping_patience,
+                remedy="give --validation_file or --validation_split",
+            )
+        if self.training.max_minutes is not None:
+            raise InputError(
+                "is for pre-training; examples are few enough to count in epochs",
+                field="--max_minutes",
+                value=self.training.max_minutes,
+                remedy="use --num_train_epochs or --max_steps",
+            )
         if self.seeds is not None:
             if self.training.resume_from is not None:
                 raise InputError("are several runs; resume one of them in its own folder", field="--seeds")
@@ -108,6 +128,7 @@ def finetune(config: Config) -> dict[str, Any]:
     )
     config = _with_length(config, work)
     settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
+    settings |= {"classifier_dropout": config.classifier_dropout, "freeze_layers": config.freeze_layers}
     job, state = work.start(config.training, settings=settings, record=values_of(config))
     if config.training.resume_from is None and work.runtime.is_first:
         write_settings(config, work.directory)
@@ -125,13 +146,6 @@ def finetune(config: Config) -> dict[str, Any]:
 def _with_length(config: Config, work: "FineTuningRun") -> Config:
     """Fix max_steps and how often is evaluated: every epoch, unless said otherwise."""
     training, an_epoch = config.training, work.source(config.training).steps_in_epoch
-    if training.max_minutes is not None:
-        raise InputError(
-            "is for pre-training; examples are few enough to count in epochs",
-            field="--max_minutes",
-            value=training.max_minutes,
-            remedy="use --num_train_epochs or --max_steps",
-        )
     steps = training.max_steps
     if steps is None:
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs
@@ -146,24 +160,32 @@ def _with_length(config: Config, work: "FineTuningRun") -> Config:
 
 def _numbers(seeds: str) -> list[int]:
     try:
-        return [int(seed) for seed in seeds.split(",")]
+        numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise InputError("is no list of seeds", field="--seeds", value=seeds, expected="as in 1,2,3") from None
+    if len(set(numbers)) < len(numbers):
+        raise InputError("names a seed twice", field="--seeds", value=seeds, expected="different seeds, as in 1,2,3")
+    return numbers
 
 
 def _run_seeds(config: Config, seeds: list[int]) -> None:
     """Run each seed in its folder, and say mean ± standard deviation of every figure."""
     from bertkit.metrics.scores import mean_and_sd
 
-    found = []
-    for seed in seeds:
-        say(f"\n— seed {seed}")
-        own = replace(
+    runs = [
+        replace(
             config,
             seeds=None,
             output_dir=str(Path(config.output_dir) / f"seed-{seed}"),
             training=replace(config.training, seed=seed),
         )
+        for seed in seeds
+    ]
+    for own in runs:  # before the first is trained
+        require_new_or_resumed(Path(own.output_dir), resume_from=None, base=own.model_name_or_path)
+    found = []
+    for seed, own in zip(seeds, runs, strict=True):
+        say(f"\n— seed {seed}")
         found.append(finetune(own))
     rows: list[tuple[str, ...]] = [("part", "metric", "mean", "sd", *(f"seed {seed}" for seed in seeds))]
     for part, figures in found[0].items():

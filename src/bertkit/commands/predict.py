@@ -37,6 +37,13 @@ class Config:
             raise InputError(
                 "has no format", field="--output_file", value=self.output_file, expected=" | ".join(FORMATS)
             )
+        if Path(self.output_file).resolve() in [Path(one.strip()).resolve() for one in self.input_file.split(",")]:
+            raise InputError(
+                "is the input, which the answers would overwrite",
+                field="--output_file",
+                value=self.output_file,
+                remedy="name another file",
+            )
 
 
 def run(config: Config) -> None:
@@ -46,9 +53,6 @@ def run(config: Config) -> None:
 
     path = Path(config.output_file)
     predictor = open_predictor(config.model)
-    report = ExampleReport(config.reading.on_bad)
-    examples = predictor.task.read(config.input_file, config.reading, report, labelled=False, flag="--input_file")
-    report.say()
     if path.suffix == ".json" and predictor.task.name != "question-answering":
         raise InputError(
             "is the format of answers to questions",
@@ -56,6 +60,9 @@ def run(config: Config) -> None:
             value=config.output_file,
             remedy="use .jsonl",
         )
+    report = ExampleReport(config.reading.on_bad)
+    examples = predictor.task.read(config.input_file, config.reading, report, labelled=False, flag="--input_file")
+    report.say()
     with Progress("answering", total=len(examples), unit="examples") as progress:
         answers = _counted(predictor.answers(examples), progress)
         if path.suffix == ".json":

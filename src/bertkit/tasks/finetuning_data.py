@@ -13,7 +13,7 @@ from bertkit.console import say, table, warn
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
 from bertkit.data.features import CoverageReport
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
@@ -30,10 +30,6 @@ class DataFiles:
     validation: str | None
     test: str | None
     validation_split: float | None  # share of the training part that becomes the validation part
-
-    def __post_init__(self) -> None:
-        if self.validation is not None and self.validation_split is not None:
-            raise InputError("contradict each other", field="--validation_file and --validation_split")
 
 
 @dataclass
@@ -64,9 +60,18 @@ def read_data(
     report = ExampleReport(settings.on_bad)
     paths = {"train": files.train, "validation": files.validation, "test": files.test}
     read: dict[str, list[Any]] = {}
+    problems: list[InputError] = []
     for part, path in paths.items():
         if path is not None:
-            read[part] = task.read(path, settings, report, labelled=True, flag=f"--{part}_file")
+            try:
+                read[part] = task.read(path, settings, report, labelled=True, flag=f"--{part}_file")
+            except InputErrors as several:
+                problems += several.problems
+            except InputError as problem:
+                problems.append(problem)
+    if problems:  # those that the report counts, and what kept a file from being opened
+        others = [problem for problem in problems if not any(problem is known for known in report.problems)]
+        raise InputErrors([*others, *report.problems], total=report.num_problems + len(others))
     if files.validation_split is not None:
         read["train"], read["validation"] = split_validation(read["train"], fraction=files.validation_split, seed=seed)
         report.note(f"{len(read['validation']):,} of the training examples are kept for validation")
@@ -79,6 +84,8 @@ def read_data(
     say(f"data: {counts}")
     if data.watched_part is None:
         warn("nothing is held out: give --validation_file or --validation_split 0.1, or no figure says how good it is")
+    elif data.watched_part == "test":
+        warn("the test part decides which checkpoint is best, so its figures flatter: give --validation_split 0.1, say")
     return data
 
 

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from bertkit.console import say
+from bertkit.console import say, warn
 from bertkit.files import write_atomically
 from bertkit.model.architectures import TaskModel
 from bertkit.model.card import task_card
 from bertkit.model.pretrained import load, model_files
-from bertkit.tasks.class_weights import weights_of_classes
 from bertkit.tasks.finetuning import FineTuningTask, Metrics, task_config_of
-from bertkit.tasks.finetuning_data import TaskData, label_counts
+from bertkit.tasks.finetuning_data import TaskData
 from bertkit.tasks.finetuning_source import FeatureSource, TaskLoss
 from bertkit.tasks.layers import is_layer_matrix, layers_above
 from bertkit.tasks.predicting import Predictor
@@ -55,6 +56,7 @@ class FineTuningRun:
     runtime: Runtime
     checkpoint: Path | None
     base: str
+    class_weights: NDArray[np.float32] | None  # (labels,); None: every example counts alike
     knowledge: Knowledge = field(init=False)  # with what was tuned on the validation part
 
     def __post_init__(self) -> None:
@@ -71,21 +73,15 @@ class FineTuningRun:
             seed=training.seed,
             batch_size=training.batch_size,
             micro_batch_tokens=training.micro_batch_tokens,
-            class_weights=self.class_weights(),
+            class_weights=self.class_weights,
             rank=self.runtime.rank,
             num_ranks=self.runtime.num_ranks,
         )
 
-    def class_weights(self) -> Any:
-        """Return (labels,) float32, or None where every example counts alike."""
-        names = self.data.config.labels
-        counts = label_counts(self.task, self.data.examples["train"], names) if self.settings.class_weights else []
-        return weights_of_classes(self.settings.class_weights, counts, names)
-
     def job(self, training: TrainSettings, *, log: Log, fingerprint: Mapping[str, Any]) -> Job:
         """Return the loop's job."""
         layers = self.model.config.num_hidden_layers
-        weights = self.class_weights()
+        weights = self.class_weights
         module = TaskLoss(
             self.model,
             self.task,
@@ -192,6 +188,8 @@ class FineTuningRun:
             metrics, tables, answers = self.measure(model, part)
             results[part] = {**metrics, **tables, "examples": len(answers)}
             say(f"best model (step {state.best_step:,}), {part}: {in_words(metrics)}")
+            if "warning" in tables:
+                warn(f"{part}: {tables['warning']}")
             if self.runtime.is_first:
                 self._write_predictions(part, answers)
         if self.runtime.is_first:

@@ -5,6 +5,10 @@ In: paths, settings, a model folder.  Out: a FineTuningRun.  Next: finetuning_ru
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bertkit.console import say
 from bertkit.data.examples.reading import ReadingSettings
@@ -14,7 +18,9 @@ from bertkit.model.config import BertConfig
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
 from bertkit.model.task_config import TaskConfig
-from bertkit.tasks.finetuning_data import DataFiles, build_features, read_data
+from bertkit.tasks.class_weights import weights_of_classes
+from bertkit.tasks.finetuning import FineTuningTask
+from bertkit.tasks.finetuning_data import DataFiles, TaskData, build_features, label_counts, read_data
 from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.layers import freeze, prepare, with_dropout
 from bertkit.tasks.task_names import task_named
@@ -24,6 +30,7 @@ from bertkit.train import runtime as runtimes
 from bertkit.train.checkpoint import find_checkpoint_on_all
 from bertkit.train.settings import TrainSettings
 
+OVER_CLASSES = ("sequence-classification", "token-classification")
 MAX_SEQ_LENGTH, MAX_SEQ_LENGTH_OF_QUESTIONS = 128, 384  # tokens of a row, unless said otherwise
 
 
@@ -56,6 +63,7 @@ def open_run(
     """
     chosen = task_named(task)
     data = read_data(chosen, files, reading, seed=training.seed)
+    weights = _class_weights(chosen, data, settings)
     runtime = runtimes.start(training)
     checkpoint = None
     if training.resume_from is not None:
@@ -80,7 +88,27 @@ def open_run(
         runtime=runtime,
         checkpoint=checkpoint,
         base=base.name_or_path,
+        class_weights=weights,
     )
+
+
+def _class_weights(
+    task: FineTuningTask[Any, Any, Any], data: TaskData, settings: TaskSettings
+) -> NDArray[np.float32] | None:
+    """The weight of each class, (labels,), or None where every example counts alike.
+
+    Raises:
+        InputError: weights or smoothing of a loss that is not over classes; a file of weights that does not fit.
+    """
+    names, problem = data.config.labels, data.config.problem_type
+    over_classes = task.name in OVER_CLASSES and problem != "regression"
+    kind = problem if task.name == "sequence-classification" else task.name
+    if settings.class_weights is not None and not over_classes:
+        raise InputError(f"has no meaning for {kind}", field="--class_weights", value=settings.class_weights)
+    if settings.label_smoothing and not (over_classes and problem != "multi_label_classification"):
+        raise InputError(f"has no meaning for {kind}", field="--label_smoothing", value=settings.label_smoothing)
+    counts = label_counts(task, data.examples["train"], names) if settings.class_weights else []
+    return weights_of_classes(settings.class_weights, counts, names)
 
 
 def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head) -> TaskModel:

@@ -166,7 +166,3 @@ class MultipleChoice:
     def text(self, example: ChoiceExample) -> str:
         """Return the beginning and all choices."""
         return "\n".join([example.context, *(f"{n}. {choice}" for n, choice in enumerate(example.choices))])
-
-
-def _inputs(batch: Batch) -> Batch:
-    return {name: tensor for name, tensor in batch.items() if name != "labels"}

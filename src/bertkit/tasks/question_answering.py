@@ -163,9 +163,9 @@ class QuestionAnswering:
         """
         gold, predictions = _gold(examples), {answer.id: answer.text for answer in answers}
         tables: dict[str, Any] = {}
-        if knowledge.unanswerable:
+        if knowledge.unanswerable or not all(gold.values()):
             odds = {answer.id: answer.null_odds for answer in answers if answer.null_odds is not None}
-            tables["squad_v2"] = squad2_scores(gold, predictions, null_odds=odds)
+            tables["squad_v2"] = squad2_scores(gold, predictions, null_odds=odds or None)
             exact, f1 = tables["squad_v2"]["exact"], tables["squad_v2"]["f1"]
         else:
             tables["squad_v1"] = squad1_scores(gold, predictions)
@@ -177,13 +177,13 @@ class QuestionAnswering:
 
     def record(self, example: QuestionExample, answer: QuestionAnswer, *, task: TaskConfig) -> dict[str, Any]:
         """Return {answer, score, start, end, null_odds}."""
-        given = answer.best if answer.text else answer.candidates[0]
+        given = next(candidate for candidate in answer.candidates if candidate.text == answer.text)
         return {
             "id": example.id,
             "answer": answer.text,
             "score": given.probability,
-            "start": given.start if answer.text else 0,
-            "end": given.end if answer.text else 0,
+            "start": given.start,
+            "end": given.end,
             "null_odds": answer.null_odds,
         }
 

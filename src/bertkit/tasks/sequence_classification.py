@@ -37,6 +37,7 @@ from bertkit.train.loop import LossSums
 
 THRESHOLD = 0.5  # of a label's probability where several may hold, until it is tuned
 LOSS = "label"
+NO_CORRELATION = "all labels or all answers are the same number: no correlation is defined, and 0 stands for it"
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class SequenceClassification:
         if features and features[0].labels is not None:
             return {LOSS: float(sum(f.labels.size for f in features if f.labels is not None))}
         if class_weights is None or (features and features[0].score is not None):
-            return {LOSS: float(len(features))}
+            return {LOSS: float(sum(f.score is not None or f.label != IGNORE_INDEX for f in features))}
         return {LOSS: float(sum(class_weights[f.label] for f in features if f.label != IGNORE_INDEX))}
 
     def losses(
@@ -152,7 +153,8 @@ class SequenceClassification:
             return LossSums({LOSS: loss}, {LOSS: ((logits > 0) == (labels > THRESHOLD)).sum()})
         total, _ = cross_entropy("labels", logits, labels, class_weights=class_weights, label_smoothing=label_smoothing)
         hits = (logits.argmax(-1) == labels).to(logits)
-        return LossSums({LOSS: total}, {LOSS: (hits if class_weights is None else hits * class_weights[labels]).sum()})
+        weighted = hits if class_weights is None else hits * class_weights[labels.clamp(min=0)]
+        return LossSums({LOSS: total}, {LOSS: weighted.sum()})
 
     def scores(self, model: TaskModel, batch: Batch, features: Sequence[TextFeatures]) -> Outputs:
         """Return the logits, (labels,) float32 each."""
@@ -179,7 +181,8 @@ class SequenceClassification:
         found = torch.from_numpy(logits).double()
         several = task.problem_type == "multi_label_classification"
         probabilities = (found.sigmoid() if several else found.softmax(-1)).numpy()
-        threshold = (knowledge.threshold or THRESHOLD) if several else None
+        tuned = THRESHOLD if knowledge.threshold is None else knowledge.threshold
+        threshold = tuned if several else None
         return [_answer(row, task.labels, threshold) for row in probabilities]
 
     def tuned(self, examples: Sequence[TextExample], answers: Sequence[TextAnswer], knowledge: Knowledge) -> Knowledge:
@@ -199,11 +202,15 @@ class SequenceClassification:
         task: TaskConfig,
         knowledge: Knowledge,
     ) -> tuple[Metrics, dict[str, Any]]:
-        """Return figures, and tables by class; see `metrics/classification.py`."""
+        """Return figures, and tables by class; see `metrics/classification.py`.
+
+        A correlation that is not defined is 0, as chance gives, and a `warning` among the tables says so.
+        """
         names = list(task.labels)
         if task.problem_type == "regression":
             found = asdict(regression_scores([_score(e) for e in examples], [answer.score for answer in answers]))
-            return {name: float("nan") if value is None else value for name, value in found.items()}, {}
+            undefined = {"warning": NO_CORRELATION} if found["pearson"] is None else {}
+            return {name: 0.0 if value is None else value for name, value in found.items()}, undefined
         if task.problem_type == "multi_label_classification":
             gold, predicted = (
                 np.array([[name in (row or ()) for name in names] for row in rows])
@@ -234,7 +241,9 @@ class SequenceClassification:
 
     def gold(self, example: TextExample) -> Any:
         """Return the example's label as it was given."""
-        return example.label if example.label is not None else list(example.labels or ()) or example.score
+        if example.labels is not None:
+            return list(example.labels)
+        return example.label if example.label is not None else example.score
 
     def text(self, example: TextExample) -> str:
         """Return the text or both texts."""

@@ -46,14 +46,15 @@ def read_task_file(directory: Path) -> SavedTask:
     path = require_file(
         directory / TASK_FILE,
         what="a model that `bertkit finetune` wrote",
-        remedy="fine-tune it first; or name the task by --task",
+        remedy="fine-tune it first: bertkit finetune",
     )
     values = read_json_object(path)
     try:
-        return SavedTask(
-            str(values["task"]), _settings(TaskSettings, values["settings"]), _settings(Knowledge, values["knowledge"])
-        )
-    except (KeyError, TypeError) as problem:
+        settings, knowledge = _settings(TaskSettings, values["settings"]), _settings(Knowledge, values["knowledge"])
+        if type(settings.max_seq_length) is not int:
+            raise TypeError("max_seq_length is no number")
+        return SavedTask(str(values["task"]), settings, knowledge)
+    except (KeyError, TypeError, AttributeError, InputError) as problem:
         raise InputError(
             f"is damaged ({problem!r})", file=path, remedy="copy it from the run's checkpoint again"
         ) from None

@@ -185,8 +185,7 @@ class TokenClassification:
             "entities": list(answer.entities),
         }
         if _kind(task) == "words":
-            spans = spans_of(answer.tags)
-            record["segmented"] = " ".join("".join(example.words[span.start : span.end]) for span in spans)
+            record["segmented"] = _segmented(example.words, answer.tags)
         return record
 
     def gold(self, example: TaggedExample) -> Any:
@@ -196,6 +195,13 @@ class TokenClassification:
     def text(self, example: TaggedExample) -> str:
         """Return the sentence."""
         return example.text
+
+
+def _segmented(characters: Sequence[str], tags: Sequence[str]) -> str:
+    """The text with a space between its words; characters in none (without a token) stay where they stand."""
+    begins = {span.start for span in spans_of(tags)} | {span.end for span in spans_of(tags)}
+    text = "".join(f" {one}" if place in begins else one for place, one in enumerate(characters))
+    return " ".join(text.split())
 
 
 def _kind(task: TaskConfig) -> str:

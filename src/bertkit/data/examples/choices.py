@@ -37,7 +37,7 @@ def read_choice_examples(
 ) -> list[ChoiceExample]:
     """Return the examples of all files that `paths` names, in order.
 
-    labelled: whether a file without labels is an error; flag: what the errors call the paths.
+    labelled: whether labels are needed; otherwise they are not looked at.  flag: what the errors call the paths.
 
     Raises:
         InputErrors: what is wrong, the first 20 problems and their total; with on_bad="skip" what cannot be skipped.
@@ -195,11 +195,13 @@ def _choices(record: Record, columns: tuple[str, ...], source: Source) -> tuple[
 
 
 def _label_column(table: Table, settings: ReadingSettings, *, labelled: bool) -> str | None:
+    if not labelled:
+        return None
     if settings.label_column is not None:
         flag = "--label_column"
         return named_column(table.columns, settings.label_column, table.source, flag=flag, is_json=table.is_json)
     label = first_of(table.columns, LABELS)
-    if label is None and labelled:
+    if label is None:
         raise InputError(
             "no column has a name of labels",
             file=table.source.path,

@@ -41,7 +41,8 @@ def read_text_examples(
 
     Labels are names as they stand, in `label` (or `labels`, where they are lists): `labels.py` turns them into scores.
 
-    labelled: whether a file without labels is an error; flag: what the errors call the paths (`--train_file`).
+    labelled: whether labels are needed; otherwise they are not looked at.
+    flag: what the errors call the paths (`--train_file`).
 
     Raises:
         InputErrors: what is wrong, the first 20 problems and their total; with on_bad="skip" what cannot be skipped.
@@ -112,7 +113,7 @@ def _columns(table: Table, settings: ReadingSettings, *, labelled: bool) -> Colu
             expected="text, sentence, sentence1 and sentence2, premise and hypothesis, …",
             remedy="name it: --text_column",
         )
-    labels = _label_columns(table, settings)
+    labels = _label_columns(table, settings) if labelled else ()
     if not labels and labelled:
         raise InputError(
             "no column has a name of labels",

@@ -134,14 +134,14 @@ def _columns(
     if settings.text_column is not None:
         word = column_place(names, settings.text_column, source, None, flag="--text_column")
     wanted = settings.tag_column or settings.label_column
-    tag: int | None
-    if wanted is not None:
+    tag: int | None = None
+    if not labelled:
+        pass
+    elif wanted is not None:
         tag = column_place(names, wanted, source, None, flag="--tag_column")
     else:
         holding = [place for place in range(width) if place != word and _holds_tags([row[place] for row in whole])]
         tag = holding[-1] if holding else width - 1 if width > 1 else None
-        if not labelled and not holding:
-            tag = None
     if (tag is None and labelled) or tag == word:
         raise InputError(
             "has one column" if width == 1 else f"word and tag are both in column {word + 1}",

@@ -29,7 +29,8 @@ def read_question_examples(
 ) -> list[QuestionExample]:
     """Return the questions of all files that `paths` names, in order; ids are different over all of them.
 
-    labelled: whether a question needs `answers`; flag: what the errors call the paths.
+    labelled: whether a question needs `answers`; otherwise they are not looked at.
+    flag: what the errors call the paths.
 
     Raises:
         InputErrors: what is wrong, misplaced answers included (see on_bad_answers), the first 20 problems and their
@@ -143,7 +144,7 @@ def _flat(table: Table, settings: ReadingSettings, labelled: bool) -> Iterator[I
         if settings.text_pair_column is not None and settings.text_pair_column in fields:
             fields["context"] = fields[settings.text_pair_column]
         answers = fields.get("answers")
-        if isinstance(answers, str):  # of a table
+        if isinstance(answers, str) and labelled:  # of a table
             try:
                 fields["answers"] = json.loads(answers)
             except (ValueError, RecursionError):
@@ -172,10 +173,12 @@ def _question(record: Record, source: Source, where: str, article: str, labelled
             raise type_problem(id, record, source, f"{prefix}id", expected="a string or a number")
         question = text_of(record, "question", source, flag="--text_column", may_be_empty=True)
         context = text_of(record, "context", source, flag="--text_pair_column", may_be_empty=True)
-        given = fields.get("answers")
-        if given is None and labelled and "answers" not in fields and not fields.get("is_impossible"):
+        given = fields.get("answers") if labelled else None
+        if given is None and labelled and not fields.get("is_impossible"):
             field_of(record, "answers", source, flag="answers")
-        impossible = fields.get("is_impossible", False)
+            expected = "an array: [] says that there is no answer"
+            raise type_problem(None, record, source, f"{prefix}answers", expected=expected)
+        impossible = fields.get("is_impossible", False) if labelled else False
         if not isinstance(impossible, bool):
             expected = "true or false"
             raise type_problem(impossible, record, source, f"{prefix}is_impossible", expected=expected)
@@ -192,7 +195,7 @@ def _question(record: Record, source: Source, where: str, article: str, labelled
     except InputError as problem:
         return problem
     title = fields.get("title")
-    no_answer = impossible or ("answers" in fields and not answers)
+    no_answer = impossible or (labelled and "answers" in fields and not answers)
     return QuestionExample(
         id=str(id),
         title=title if isinstance(title, str) else "",

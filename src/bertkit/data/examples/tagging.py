@@ -16,7 +16,7 @@ from bertkit.data.examples.labels import LabelMap, tag_map, warn_of_untrained
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.spans import holds_spans, tagged_by_spans
 from bertkit.data.examples.table import read_table
-from bertkit.data.examples.words import Offsets, joined_words, places_of
+from bertkit.data.examples.words import Offsets, joined_words, places_of, words_of
 from bertkit.data.tags import TagScheme, faults_of, recognise_scheme, to_iob2
 from bertkit.errors import InputError
 from bertkit.text.readers import Source, find_sources, read_lines
@@ -31,7 +31,7 @@ def read_tagged_examples(
 ) -> list[TaggedExample]:
     """Return the sentences of all files that `paths` names, in order, their tags as they stand.
 
-    labelled: whether a file without tags is an error; flag: what the errors call the paths.
+    labelled: whether tags are needed; otherwise they are not looked at.  flag: what the errors call the paths.
 
     Raises:
         InputErrors: what is wrong, the first 20 problems and their total; with on_bad="skip" what cannot be skipped.
@@ -72,11 +72,11 @@ def _of_records(
             expected="tokens and ner_tags (words, tags, ner), or text and label with stretches of characters",
             remedy="name it: --text_column, --tag_column",
         )
-    report.note(f"{table.name}; words = {words}, tags = {tags or 'none'}")
+    report.note(f"{table.name}; words = {words}, tags = {(labelled and tags) or 'none'}")
     examples = []
     for record in table.records:
         try:
-            examples.append(_of_record(record, source, words, tags))
+            examples.append(_of_record(record, source, words, tags, labelled=labelled))
         except InputError as problem:
             report.add_problem(problem)
         else:
@@ -84,9 +84,11 @@ def _of_records(
     return examples
 
 
-def _of_record(record: Record, source: Source, word_field: str, tag_field: str | None) -> TaggedExample:
+def _of_record(
+    record: Record, source: Source, word_field: str, tag_field: str | None, *, labelled: bool
+) -> TaggedExample:
     value = field_of(record, word_field, source, flag="--text_column")
-    tagging = field_of(record, tag_field, source, flag="--tag_column") if tag_field is not None else None
+    tagging = field_of(record, tag_field, source, flag="--tag_column") if labelled and tag_field is not None else None
     tags: tuple[str, ...] | None = None
     words: tuple[str, ...]
     if isinstance(value, str):
@@ -95,14 +97,17 @@ def _of_record(record: Record, source: Source, word_field: str, tag_field: str |
             words, offsets, tags = tagged_by_spans(text, tagging, record, source, tag_field or "")
         elif isinstance(tagging, list) and not tagging:
             words, offsets, tags = tagged_by_spans(text, [], record, source, tag_field or "")
-        else:
+        elif labelled or _is_a_tag_each(record.fields.get(tag_field or ""), text):
             words, offsets = tuple(text), tuple((place, place + 1) for place in range(len(text)))
+        else:
+            offsets = words_of(text)
+            words = tuple(text[start:end] for start, end in offsets)
     else:
         words = _strings(value, record, source, word_field)
         text, offsets = _placed(words, record)
     if not words:
         raise InputError("no word", file=source.path, line=record.line, field=word_field, value=value)
-    if tag_field is not None and tags is None:
+    if labelled and tag_field is not None and tags is None:
         tags = _strings(tagging, record, source, tag_field)
         if len(tags) != len(words):
             raise InputError(
@@ -115,6 +120,11 @@ def _of_record(record: Record, source: Source, word_field: str, tag_field: str |
             )
     place = str(source.path)
     return TaggedExample(id_of(record, source, column="id"), text, words, offsets, tags, 0, place, (record.line,))
+
+
+def _is_a_tag_each(tagging: object, text: str) -> bool:
+    """Whether these are the tags of a text's characters: then its words are the characters, whatever the tags say."""
+    return isinstance(tagging, list) and len(tagging) == len(text) and not holds_spans(tagging)
 
 
 def _placed(words: tuple[str, ...], record: Record) -> tuple[str, Offsets]:
