@@ -10,7 +10,7 @@ from interrupted_saves import assert_no_harm, injected, require_strace
 from processes import Forge, ended, moments, wait_until
 
 # What changes a file or a name, as Linux calls it.
-SYSCALLS = ("write", "fsync", "rename", "unlink", "unlinkat", "rmdir", "mkdir", "openat", "ftruncate", "fallocate")
+SYSCALLS = ("write", "fsync", "rename", "unlink", "unlinkat", "rmdir", "mkdir", "openat", "ftruncate")
 
 
 def go_on(forge: Forge, folder: Path) -> None:

@@ -9,6 +9,7 @@ from toy_checkpoint import SavedRun
 
 from bertkit.errors import InputError
 from bertkit.train import saver as module
+from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.saver import Saver
 from bertkit.train.state import Snapshot
 
@@ -71,6 +72,27 @@ def test_a_failure_is_raised_at_the_next_occasion_and_once(
         occasions[how]()
     saver.check()
     saver.wait()
+
+
+def train_and_save(run: SavedRun, *, fails: bool) -> None:
+    saver = saver_of(run.folder)
+    with saver.finishing():
+        saver.save(run.snapshot(1))
+        if fails:
+            raise KeyError
+
+
+def test_what_was_begun_is_finished_when_training_fails(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        train_and_save(SavedRun(tmp_path), fails=True)
+    assert find_checkpoint(tmp_path, "last").name == "step-1"
+
+
+def test_a_failure_to_save_does_not_hide_what_ended_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "write_checkpoint", failing)
+    for fails, expected in ((True, KeyError), (False, InputError)):
+        with pytest.raises(expected):
+            train_and_save(SavedRun(tmp_path), fails=fails)
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Out: the weights changed, metrics written, checkpoints saved.  Next: ../tasks/ (
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -88,6 +89,7 @@ def train(job: Job, state: TrainState, *, until: int | None = None) -> TrainStat
         job.runtime.watchdog.watching(),
         job.runtime.answering(),
         job.runtime.stop.listening(),
+        nullcontext() if job.saver is None else job.saver.finishing(),
         Progress("training", total=job.max_steps, unit="steps", start=state.step) as progress,
     ):
         while state.step < end and not _has_stalled(job, state):
@@ -100,8 +102,6 @@ def train(job: Job, state: TrainState, *, until: int | None = None) -> TrainStat
                 job.saver.check()
         if saved_at != state.step:
             job.save(state)
-        if job.saver is not None:
-            job.saver.wait()
     return state
 
 

@@ -3,7 +3,9 @@
 In: Snapshots.  Out: checkpoints, in the order given.  Next: checkpoint.py
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 from bertkit.train.checkpoint import write_checkpoint
@@ -38,6 +40,21 @@ class Saver:
         """
         if self._pending is not None and self._pending.done():
             self.wait()
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Let all that was given inside be on disk when the block ends, whether well or by an exception.
+
+        Raises:
+            InputError: it could not be written, and no other exception ended the block.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._pending is not None:
+                wait([self._pending])
+            raise
+        self.wait()
 
     def wait(self) -> None:
         """Return when all that was given is on disk.
