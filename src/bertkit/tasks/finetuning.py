@@ -133,6 +133,10 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
         """Return what a person reads of an example, for the report."""
         ...
 
+    def shown(self, example: Example, answer: Answer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return what the report needs besides: `error`, 0 where the answer is right, else how wrong it is; places."""
+        ...
+
 
 def task_config_of(model: TaskModel) -> TaskConfig:
     """Return the labels of a model, with a stand-in for the head that has none."""

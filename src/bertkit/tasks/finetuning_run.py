@@ -212,6 +212,7 @@ class FineTuningRun:
         for example, answer in zip(self.data.examples[part], answers, strict=True):
             record = self.task.record(example, answer, task=self.data.config)
             shown = {**record, "gold": self.task.gold(example), "text": self.task.text(example)}
+            shown |= self.task.shown(example, answer, task=self.data.config)
             lines.append(json.dumps(shown, ensure_ascii=False) + "\n")
         write_atomically(self.directory / f"{PREDICTIONS}_{part}.jsonl", "".join(lines))
 
