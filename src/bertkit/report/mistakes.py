@@ -79,7 +79,8 @@ def _tag_rows(record: dict[str, Any]) -> list[Row]:
             {(place[0], place[1], str(given)) for _, given, place in differ},
         ]
     rows = []
-    for head, own, others, kind in (("file", *sides, "missed"), ("model", *sides[::-1], "wrong")):
+    gold, given = sides
+    for head, own, others, kind in (("file", gold, given, "missed"), ("model", given, gold, "wrong")):
         marks = [Mark(span[0], span[1], "right" if span in others else kind, span[2]) for span in sorted(own)]
         rows.append((head, marked_html(text, marks), text))
     return rows

@@ -16,7 +16,6 @@ from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import Head, TaskModel
 from bertkit.model.task_config import TaskConfig
-from bertkit.model.task_heads import QuestionAnsweringModel
 from bertkit.tasks.task_settings import Knowledge, TaskName, TaskSettings
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.loop import LossSums
@@ -140,7 +139,7 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
 
 def task_config_of(model: TaskModel) -> TaskConfig:
     """Return the labels of a model, with a stand-in for the head that has none."""
-    return TaskConfig() if isinstance(model, QuestionAnsweringModel) else model.task
+    return model.task
 
 
 LABELS = frozenset({"labels", "positions"})  # of a batch: what the encoder is not given
