@@ -16,7 +16,7 @@ from torch import nn
 
 from bertkit.console import say
 from bertkit.files import write_atomically
-from bertkit.model.architectures import TaskModel
+from bertkit.model.architectures import TaskModel, architecture_of, needs_bertkit
 from bertkit.model.card import task_card
 from bertkit.model.pretrained import load, model_files
 from bertkit.tasks.class_weights import weights_of_classes
@@ -227,7 +227,12 @@ class FineTuningRun:
             "seed": training.seed,
         }
         card = task_card(
-            self.task.name, model.config, labels=task_config_of(model).labels, training=described, results=results
+            self.task.name,
+            model.config,
+            labels=task_config_of(model).labels,
+            architecture=None if needs_bertkit(model) else architecture_of(model),
+            training=described,
+            results=results,
         )
         files = self.tokenizer.files(model_max_length=model.config.max_position_embeddings)
         saved = task_file(self.task, replace(self.settings, class_weights=None), self.knowledge)
