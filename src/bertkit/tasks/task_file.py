@@ -46,7 +46,7 @@ def read_task_file(directory: Path) -> SavedTask:
     path = require_file(
         directory / TASK_FILE,
         what="a model that `bertkit finetune` wrote",
-        remedy="fine-tune it first; or name the task by --task",
+        remedy="fine-tune it first: bertkit finetune",
     )
     values = read_json_object(path)
     try:
