@@ -107,6 +107,14 @@ def test_layers_that_cannot_be_are_refused(tmp_path: Path, base: Path, values: d
         tuned(tmp_path, base, "single", **values)
 
 
-def test_comparing_layers_takes_one_seed(tmp_path: Path, base: Path) -> None:
-    with pytest.raises(InputError, match="--compare_layers: goes neither with --seeds nor with --resume_from"):
-        finetune_config(base, tmp_path, tmp_path, kind="single", compare_layers=True, seeds="1,2")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seeds": "1,2"}, "goes neither with --seeds nor with --resume_from"),
+        ({"layers": [1]}, "sets --layers, --combine and --freeze_layers itself"),
+        ({"freeze_layers": 1}, "sets --layers, --combine and --freeze_layers itself"),
+    ],
+)
+def test_what_comparing_layers_sets_itself_is_not_given(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"--compare_layers: {message}"):
+        finetune_config(tmp_path, tmp_path, tmp_path, kind="single", compare_layers=True, **values)

@@ -66,6 +66,9 @@ class Config:
             _numbers(self.seeds)
         if self.compare_layers and (self.seeds is not None or self.training.resume_from is not None):
             raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
+        chosen = self.settings.layers != [-1] or self.settings.combine != "last" or self.freeze_layers is not None
+        if self.compare_layers and chosen:
+            raise InputError("sets --layers, --combine and --freeze_layers itself", field="--compare_layers")
 
 
 def run(config: Config) -> None:
