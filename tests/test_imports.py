@@ -290,7 +290,7 @@ def test_public_names_are_imported_on_first_use() -> None:
 
 def test_an_unknown_public_name_is_an_error_that_lists_the_known() -> None:
     with pytest.raises(
-        AttributeError, match="bertkit has no 'lod'; its public names are Embedder, FillMask, InputError"
+        AttributeError, match="bertkit has no 'lod'; its public names are Chooser, Embedder, FillMask, InputError"
     ):
         _ = bertkit.lod
 

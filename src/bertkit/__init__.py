@@ -11,11 +11,15 @@ __version__ = "0.1.0"
 
 # Public name -> the module it lives in.  A new public name is one row here.
 _PUBLIC = {
+    "Chooser": "bertkit.pipelines.tasks",
     "Embedder": "bertkit.pipelines",
     "FillMask": "bertkit.pipelines",
     "InputError": "bertkit.errors",
     "NextSentence": "bertkit.pipelines",
+    "QuestionAnswerer": "bertkit.pipelines.tasks",
+    "Tagger": "bertkit.pipelines.tasks",
     "TaskConfig": "bertkit.model.task_config",
+    "TextClassifier": "bertkit.pipelines.tasks",
     "load": "bertkit.model.pretrained",
     "push_to_hub": "bertkit.model.hub",
     "save": "bertkit.model.pretrained",

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,14 @@ import torch
 from toy_run import CHINESE, ENGLISH, toy_model_config, toy_tokenizer
 
 from bertkit.commands.finetune import Config
+from bertkit.model.architectures import build
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import save
+from bertkit.model.task_config import TaskConfig
 from bertkit.options import config_from
+from bertkit.tasks.task_file import TASK_FILE, task_file
+from bertkit.tasks.task_names import task_named
+from bertkit.tasks.task_settings import Knowledge, TaskSettings
 
 
 def write_base(folder: Path, *, dropout: float = 0.0, positions: int = 64) -> Path:
@@ -134,3 +140,25 @@ def finetune_config(base: Path, train: Path, output: Path, *, kind: str, **value
     }
     config: Config = config_from(Config, {**given, **values})
     return config
+
+
+def write_tuned(folder: Path, kind: str, *, labels: tuple[str, ...] = ("LABEL_0", "LABEL_1"), **values: Any) -> Path:
+    """A model of a task with large random weights, as `bertkit finetune` leaves it; no step was trained.
+
+    values: of TaskSettings, Knowledge and TaskConfig, by name.
+    """
+    task = task_named(TASK_OF[kind])
+    settings, knowledge, config = (
+        {name: value for name, value in values.items() if name in {field.name for field in fields(of)}}
+        for of in (TaskSettings, Knowledge, TaskConfig)
+    )
+    torch.manual_seed(3)
+    model = build(toy_model_config(dropout=0.0, positions=64), head=task.head, task=TaskConfig(labels, **config))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, 0.3)
+    given = TaskSettings(**{"max_seq_length": 24, "doc_stride": 4, "max_query_length": 8, **settings})
+    files = {**toy_tokenizer().files(), TASK_FILE: task_file(task, given, Knowledge(**knowledge))}
+    save(folder, model, files=files)
+    return folder

@@ -1,8 +1,9 @@
 """The model card."""
 
+import pytest
 import yaml
 
-from bertkit.model.card import model_card
+from bertkit.model.card import model_card, task_card
 from bertkit.model.config import BertConfig
 
 TRAINING = {"steps": 1250, "optimizer": "muon", "learning rate": 3e-3, "corpus": "宋词 | songs"}
@@ -57,3 +58,26 @@ def test_the_ways_to_use_it_fit_its_heads() -> None:
     assert "no next-sentence head" in only
     assert "bertkit next-sentence" not in only
     assert "AutoModelForPreTraining" not in only
+
+
+@pytest.mark.parametrize(
+    ("architecture", "expected", "library"),
+    [
+        ("BertForTokenClassification", "AutoModelForTokenClassification.from_pretrained", "transformers"),
+        (None, "which refuses to open it", "bertkit"),
+    ],
+)
+def test_the_card_of_a_task_says_what_opens_the_model(architecture: str | None, expected: str, library: str) -> None:
+    text = task_card(
+        "sequence-classification",
+        BertConfig(vocab_size=5095, hidden_size=128, num_hidden_layers=2, num_attention_heads=2),
+        labels=("a", "b"),
+        architecture=architecture,
+        training={"steps": 3},
+        results={"accuracy": 0.5},
+    )
+    assert expected in text
+    assert ("AutoModelFor" in text) == (architecture is not None)
+    assert yaml.safe_load(text.split("---")[1])["library_name"] == library
+    assert "Labels: a, b." in text
+    assert "| accuracy | 0.5000 |" in text

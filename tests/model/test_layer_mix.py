@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bertkit.errors import InputError
-from bertkit.model.layer_mix import Combine, LayerMix, checked_layers
+from bertkit.model.layer_mix import LayerMix, checked_layers
+from bertkit.model.task_config import Combine
 
 STATES = tuple(float(10**layer) * torch.ones(2, 5, 3) for layer in range(5))  # 1, 10, 100, 1,000, 10,000
 

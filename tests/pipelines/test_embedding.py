@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.errors import InputError
-from bertkit.model.layer_mix import Combine
+from bertkit.model.task_config import Combine
 from bertkit.pipelines.embedding import Embedder, EmbeddingSettings, Pooling
 from bertkit.pipelines.vector_files import vector_file
 from bertkit.pipelines.windows import windows_of

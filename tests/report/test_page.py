@@ -5,41 +5,16 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from sample_run import HOSTILE, write_sample_run
+from page_outline import PAYLOADS, outline_of
+from sample_run import write_sample_run
 
 from bertkit.report import frame, page
 from bertkit.report.record import read_record
 
 pytest.importorskip("plotly", reason='the report needs the extra "report"')
-
-
-class Outline(HTMLParser):
-    """Elements and texts of a page."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.elements and self.elements[-1][0] == "script" and data.strip():
-            self.scripts.append(data)
-        else:
-            self.text += data
-
-
-def outline_of(html: str) -> Outline:
-    outline = Outline()
-    outline.feed(html)
-    return outline
 
 
 @pytest.fixture(scope="module")
@@ -118,24 +93,6 @@ def test_the_page_names_its_language_and_encoding(html: str) -> None:
     assert elements[0] == ("html", {"lang": "en"})
     assert ("meta", {"charset": "utf-8"}) in elements
     assert any(a.get("lang") == "zh" for _, a in elements)
-
-
-PAYLOADS = [
-    HOSTILE,
-    "<img src=x onerror=alert(1)>",
-    "<svg/onload=alert(1)>",
-    '" onmouseover="alert(1)',
-    "' autofocus onfocus=alert(1) x='",
-    "javascript:alert(1)",
-    "<!--<script>",
-    "]]><script>alert(1)</script>",
-    "&lt;script&gt;",
-    "\u2028<script>明月</script>",
-    "</style></title></textarea><script>alert(1)</script>",
-    "<a href='https://example.org'>明月</a>",
-    "{{constructor.constructor('alert(1)')()}}",
-    "\x00<script>alert(1)</script>",
-]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)

@@ -50,6 +50,9 @@ class Config:
         None, help="keep the embeddings and so many of the lowest layers as they are; 0: the embeddings; null: nothing"
     )
     seeds: str | None = option(None, help="several runs, as 1,2,3: each in a folder of its own, and mean ± sd of all")
+    compare_layers: bool = option(
+        False, help="a run for each layer of the model, which stays as it is: how good the head is that reads it"
+    )
     training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING)
 
     def __post_init__(self) -> None:
@@ -81,12 +84,20 @@ class Config:
             if self.training.resume_from is not None:
                 raise InputError("are several runs; resume one of them in its own folder", field="--seeds")
             _numbers(self.seeds)
+        if self.compare_layers and (self.seeds is not None or self.training.resume_from is not None):
+            raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
+        chosen = self.settings.layers != [-1] or self.settings.combine != "last" or self.freeze_layers is not None
+        if self.compare_layers and chosen:
+            raise InputError("sets --layers, --combine and --freeze_layers itself", field="--compare_layers")
 
 
 def run(config: Config) -> None:
     """Fine-tune and say what came of it."""
     if config.seeds is not None:
         _run_seeds(config, _numbers(config.seeds))
+        return
+    if config.compare_layers:
+        _run_layers(config)
         return
     results = finetune(config)
     _say(results)
@@ -194,6 +205,31 @@ def _run_seeds(config: Config, seeds: list[int]) -> None:
                 values = [each[part][name] for each in found]
                 mean, deviation = mean_and_sd(values)
                 rows.append((part, name, f"{mean:.4f}", f"{deviation:.4f}", *(f"{each:.4f}" for each in values)))
+    result(table(rows))
+
+
+def _run_layers(config: Config) -> None:
+    """Train a head on each layer in its folder, everything below it frozen, and say how good each is."""
+    from bertkit.model.config import read_json_object
+    from bertkit.model.hub import model_directory
+
+    base = model_directory(config.model_name_or_path, allow_pickle_weights=config.allow_bin)
+    number = int(read_json_object(base / "config.json")["num_hidden_layers"])
+    rows: list[tuple[str, ...]] = []
+    for layer in range(1, number + 1):
+        say(f"\n— layer {layer} of {number}")
+        own = replace(
+            config,
+            compare_layers=False,
+            freeze_layers=layer,
+            output_dir=str(Path(config.output_dir) / f"layer-{layer}"),
+            settings=replace(config.settings, layers=[layer], combine="last"),
+        )
+        results = finetune(own)
+        part = next(part for part in ("validation", "test", "train") if part in results)
+        figures = {name: value for name, value in results[part].items() if isinstance(value, float)}
+        rows = rows or [("layer", *(f"{name}, {part}" for name in figures))]
+        rows.append((str(layer), *(f"{value:.4f}" for value in figures.values())))
     result(table(rows))
 
 

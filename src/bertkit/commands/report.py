@@ -17,7 +17,7 @@ from bertkit.report.page import write_report
 class Config:
     """What `bertkit report` is told."""
 
-    run: Path = argument(help="folder of a run: what --output_dir of bertkit pretrain or bertkit demo named")
+    run: Path = argument(help="folder of a run: what --output_dir of pretrain, finetune or demo named")
 
 
 def run(config: Config) -> None:

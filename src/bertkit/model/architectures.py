@@ -43,8 +43,10 @@ ARCHITECTURES: dict[Head | None, str] = {
     "question_answering": "BertForQuestionAnswering",
     None: "BertModel",
 }
+NEEDS_BERTKIT = "bertkit"  # model_type of what transformers cannot compute, so that it refuses instead of answering
 # The three whose head is called `classifier` on disk: only config.json says for which of them it was trained.
 CLASSIFIERS: tuple[Head, ...] = ("sequence_classification", "token_classification", "multiple_choice")
+TASKS: tuple[Head, ...] = (*CLASSIFIERS, "question_answering")
 
 
 def build(config: BertConfig, *, head: Head | None, task: TaskConfig | None = None) -> Model:
@@ -67,7 +69,7 @@ def build(config: BertConfig, *, head: Head | None, task: TaskConfig | None = No
     if head == "multiple_choice":
         return MultipleChoiceModel(config, task=task)
     if head == "question_answering":
-        return QuestionAnsweringModel(config)
+        return QuestionAnsweringModel(config, task=task)
     return PretrainingModel(config, mlm=head != "next_sentence", nsp=head != "masked_lm")
 
 
@@ -130,6 +132,13 @@ def architecture_of(model: Model) -> str:
     there, whose scores at [CLS] are ours, number for number.
     """
     head = head_of(model)
-    if isinstance(model, SequenceClassificationModel) and model.task.pooling == "cls":
+    if isinstance(model, SequenceClassificationModel) and model.task.pooling == "cls" and not needs_bertkit(model):
         head = "token_classification"
     return ARCHITECTURES[head]
+
+
+def needs_bertkit(model: Model) -> bool:
+    """Return whether no class of transformers computes what a model does: a mix of layers, choices without a pooler."""
+    if isinstance(model, Encoder | PretrainingModel):
+        return False
+    return model.mix is not None or (isinstance(model, MultipleChoiceModel) and model.encoder.pooler is None)

@@ -61,12 +61,12 @@ def model_card(
     return "\n".join(lines)
 
 
-# Task -> (Hugging Face's name of its pipeline, their class that opens it)
+# Task -> Hugging Face's name of its pipeline
 _PIPELINES = {
-    "sequence-classification": ("text-classification", "AutoModelForSequenceClassification"),
-    "token-classification": ("token-classification", "AutoModelForTokenClassification"),
-    "multiple-choice": ("multiple-choice", "AutoModelForMultipleChoice"),
-    "question-answering": ("question-answering", "AutoModelForQuestionAnswering"),
+    "sequence-classification": "text-classification",
+    "token-classification": "token-classification",
+    "multiple-choice": "multiple-choice",
+    "question-answering": "question-answering",
 }
 SHOWN_LABELS = 50
 
@@ -76,17 +76,21 @@ def task_card(
     config: BertConfig,
     *,
     labels: Sequence[str],
+    architecture: str | None,
     training: Mapping[str, object],
     results: Mapping[str, float],
 ) -> str:
-    """Return the card of a fine-tuned model; `training` and `results` become tables, in their order."""
-    pipeline, loader = _PIPELINES[task]
+    """Return the card of a fine-tuned model; `training` and `results` become tables, in their order.
+
+    architecture: the class of transformers that opens it; None: none does.
+    """
+    library = "bertkit" if architecture is None else "transformers"
     rest = len(labels) - SHOWN_LABELS
     named = ", ".join(labels[:SHOWN_LABELS]) + (f" and {rest} more" if rest > 0 else "")
     lines = [
         "---",
-        "library_name: transformers",
-        f"pipeline_tag: {pipeline}",
+        f"library_name: {library}",
+        f"pipeline_tag: {_PIPELINES[task]}",
         "tags: [bert, bertkit]",
         "---",
         "",
@@ -105,7 +109,20 @@ def task_card(
         "",
         "## Use",
         "",
-        "`bertkit predict --model PATH --input_file FILE --output_file OUT.jsonl`, or in transformers:",
+        "`bertkit predict --model PATH --input_file FILE --output_file OUT.jsonl`",
+        "",
+        *_in_transformers(architecture),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _in_transformers(architecture: str | None) -> list[str]:
+    if architecture is None:
+        return ["Its head reads what no class of transformers does, which refuses to open it."]
+    loader = architecture.replace("BertFor", "AutoModelFor")
+    return [
+        "Or in transformers:",
         "",
         "```python",
         f"from transformers import {loader}, AutoTokenizer",
@@ -113,9 +130,7 @@ def task_card(
         f'model = {loader}.from_pretrained("PATH")',
         'tokenizer = AutoTokenizer.from_pretrained("PATH")',
         "```",
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _table(head: tuple[str, str], rows: Mapping[str, object]) -> list[str]:

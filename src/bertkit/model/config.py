@@ -36,7 +36,14 @@ FOREIGN_KEYS = frozenset(
         *("dtype", "torch_dtype", "transformers_version", "_name_or_path", "bos_token_id", "eos_token_id"),
         *("return_dict", "output_hidden_states", "output_attentions", "directionality", "pooler_type"),
         *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
-        *("num_labels", "classifier_pooling", "is_encoder_decoder", "chunk_size_feed_forward"),
+        *(
+            "num_labels",
+            "classifier_pooling",
+            "layer_mix",
+            "transformers_weights",
+            "is_encoder_decoder",
+            "chunk_size_feed_forward",
+        ),
         *("embedding_size", "output_past", "torchscript", "use_bfloat16", "use_task_id", "sep_token_id"),
         # How text is written, which transformers once put into every config.json.
         *("do_sample", "eos_token_ids", "length_penalty", "max_length", "num_beams", "num_return_sequences"),

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import InputError
-from bertkit.model.architectures import ARCHITECTURES, Head, trained_classifier
+from bertkit.model.architectures import ARCHITECTURES, CLASSIFIERS, NEEDS_BERTKIT, Head, trained_classifier
 from bertkit.model.config import BertConfig, config_from_json, json_object
 from bertkit.model.foreign_folder import ForeignFolder
 from bertkit.model.huggingface import PREFIX, WORD_EMBEDDINGS, canonical_names
+from bertkit.model.layer_mix import checked_layers
 from bertkit.model.recognition import require_prefix_of_bert
-from bertkit.model.task_config import TaskConfig, same_labels, task_from_json
+from bertkit.model.task_config import TaskConfig, mix_from_json, same_labels, task_from_json
 from bertkit.model.weights import Weights, open_weights
 
 CONFIG = "config.json"
@@ -59,7 +60,7 @@ def encoder_prefix(names: dict[str, str]) -> str:
 def remarks_on(found: Contents) -> list[str]:
     """Return, as sentences, what is unusual and was taken for a BERT all the same."""
     remarks, kind = [], found.values.get("model_type")
-    if kind != "bert":
+    if kind not in ("bert", NEEDS_BERTKIT):
         named = "has no model_type" if kind is None else f"calls the model {kind!r}"
         remarks.append(f"config.json {named}; its keys and its tensors are a BERT's")
     prefix = encoder_prefix(found.names)
@@ -68,32 +69,45 @@ def remarks_on(found: Contents) -> list[str]:
     return remarks
 
 
-def classifier_names(found: Contents) -> set[str]:
-    """Return the names in the file of the head that is called `classifier`."""
-    return {source for name, source in found.names.items() if name.startswith("classifier.")}
+def task_head_names(found: Contents) -> set[str]:
+    """Return the names in the file of a head of fine-tuning."""
+    heads = ("classifier.", "qa_outputs.", "layer_mix.")
+    return {source for name, source in found.names.items() if name.startswith(heads)}
 
 
 def task_of(found: Contents, head: Head | None, task: TaskConfig | None) -> tuple[TaskConfig, str]:
     """Return what a head is, and why the one in the file is not it ("" where it is, or where there is none).
 
-    head: one of CLASSIFIERS; task: what it is to be, None for what config.json says.
+    head: one of fine-tuning; task: what it is to be, None for what config.json says.
 
     Raises:
-        InputError: an entry of config.json on labels is of another type or out of range.
+        InputError: an entry of config.json on labels or layers is of another type or out of range.
     """
+    file = found.path.parent / CONFIG
+    saved_mix = TaskConfig(**mix_from_json(found.values, file=file))
+    other = "" if task is None or _same_mix(task, saved_mix, found) else "the file's head reads other layers"
+    if head not in CLASSIFIERS:
+        return task or saved_mix, other if "qa_outputs.weight" in found.names else ""
     weight = found.names.get("classifier.weight")
     shape = found.weights.shapes[weight] if weight is not None else ()
     trained = trained_classifier(found.values)
     foreign = f"the file's classifier is that of a {ARCHITECTURES[trained]}" if trained not in (None, head) else ""
     rows = shape[0] if len(shape) == 2 and shape[0] > 0 and head != "multiple_choice" and not foreign else None
-    saved = task_from_json(found.values, num_labels=rows, file=found.path.parent / CONFIG)
+    saved = task_from_json(found.values, num_labels=rows, file=file)
     if weight is None:
         return task or saved, ""
     if task is not None and head != "multiple_choice" and not foreign and not same_labels(task.labels, saved.labels):
         shown = ", ".join(saved.labels[:SHOWN_NAMES]) + ("…" if saved.num_labels > SHOWN_NAMES else "")
         foreign = f"the file's classifier has other labels ({saved.num_labels}: {shown})"
     if task is not None:
-        return task, foreign
+        return task, foreign or other
     if head == "multiple_choice" and shape[:1] != (1,) and not foreign:
         foreign = f"the file's classifier has {shape[0] if shape else 0} scores a text, not one"
     return saved, foreign
+
+
+def _same_mix(one: TaskConfig, other: TaskConfig, found: Contents) -> bool:
+    """Whether two heads read the same of the layers."""
+    last = found.config.num_hidden_layers
+    layers = [checked_layers(task.layers or (last,), num_hidden_layers=last) for task in (one, other)]
+    return layers[0] == layers[1] and (one.combine == other.combine or one.layers is other.layers is None)

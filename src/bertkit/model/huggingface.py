@@ -39,6 +39,8 @@ _BARE = (  # single tensors, not modules with a weight and a bias
     ("encoder.embeddings.token_type_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"),
     ("mlm_head.bias", "cls.predictions.bias"),
     ("mlm_head.decoder", "cls.predictions.decoder.weight"),
+    ("mix.weights", "layer_mix.weights"),  # ours; see architectures.py
+    ("mix.gamma", "layer_mix.gamma"),
 )
 DECODER_WEIGHT, DECODER_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 _COPIES = {  # names under which a file may hold one of our tensors a second time
@@ -52,7 +54,7 @@ _ENCODER_PARTS = ("embeddings.", "encoder.", "pooler.")
 _OLD_ENDS = {".gamma": ".weight", ".beta": ".bias"}  # of LayerNorm, in files that come from TensorFlow
 _PADDING = (8, 16, 32, 64, 128)  # multiples that a vocabulary's rows are filled up to
 _WITH_VOCABULARY = ("encoder.embeddings.word_embeddings.weight", "mlm_head.decoder", "mlm_head.bias")
-TASK_HEADS = ("classifier.", "span_head.")  # made for one task: of another shape they are another task's
+TASK_HEADS = ("classifier.", "span_head.", "mix.")  # made for one task: of another shape they are another task's
 
 Shape = tuple[int, ...]
 

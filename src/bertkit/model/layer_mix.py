@@ -1,17 +1,18 @@
 """Several layers' states as one: the last, side by side, their sum, their mean, or a weighted sum that is learned.
 
-In: hidden_states of the encoder.  Out: (batch, seq, output_size).  Next: pipelines/embedding.py
+In: hidden_states of the encoder.  Out: (batch, seq, output_size).  Next: task_heads.py, pipelines/embedding.py
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from bertkit.errors import InputError
-
-Combine = Literal["last", "concat", "sum", "mean", "weighted"]
+from bertkit.model.config import BertConfig
+from bertkit.model.encoder import Encoder, EncoderOutput
+from bertkit.model.task_config import Combine, TaskConfig
 
 
 class LayerMix(nn.Module):
@@ -37,7 +38,7 @@ class LayerMix(nn.Module):
         self.output_size = hidden_size * (len(self.layers) if combine == "concat" else 1)
         learned = combine == "weighted"
         self.weights = nn.Parameter(torch.zeros(len(self.layers))) if learned else None  # before the softmax
-        self.gamma = nn.Parameter(torch.ones(())) if learned else None
+        self.gamma = nn.Parameter(torch.ones(1)) if learned else None
 
     def forward(self, hidden_states: Sequence[Tensor]) -> Tensor:
         """Return (…, output_size) for num_hidden_layers + 1 tensors (…, hidden)."""
@@ -50,6 +51,51 @@ class LayerMix(nn.Module):
             return self.gamma * torch.einsum("l...,l->...", torch.stack(chosen), self.weights.softmax(dim=0))
         total = torch.stack(chosen).sum(0)  # (…, hidden)
         return total / len(chosen) if self.combine == "mean" else total
+
+
+def mix_of(task: TaskConfig, config: BertConfig, *, pooler: bool) -> LayerMix | None:
+    """Return what a head reads, or None where that is the last layer as it is.
+
+    pooler: whether the pooler stands between, which takes one layer's width.
+
+    Raises:
+        InputError: what LayerMix raises; layers side by side before a pooler.
+    """
+    if task.layers is None:
+        return None
+    width, last = config.hidden_size, config.num_hidden_layers
+    mix = LayerMix(task.layers, combine=task.combine, num_hidden_layers=last, hidden_size=width)
+    if mix.combine != "weighted" and (mix.layers == (last,) or (mix.combine == "last" and last in mix.layers)):
+        return None
+    if pooler and mix.output_size != width:
+        raise InputError(
+            f"makes {mix.output_size} numbers of a token, and the pooler takes {width}",
+            field="combine",
+            value=mix.combine,
+            remedy="use pooling cls, or combine the layers into one",
+        )
+    return mix
+
+
+def width_of(mix: LayerMix | None, config: BertConfig) -> int:
+    """Return how many numbers of a token or row a head reads."""
+    return config.hidden_size if mix is None else mix.output_size
+
+
+def features(encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
+    """Return what a head reads of each token, (batch, seq, width): the last layer, or a mix of several."""
+    if mix is None:
+        return encoded.last_hidden_state
+    assert encoded.hidden_states is not None
+    return mix(encoded.hidden_states)  # type: ignore[no-any-return]
+
+
+def text_features(encoder: Encoder, encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
+    """Return what a head reads of a row, (batch, width): [CLS], through the pooler where there is one."""
+    if mix is None and encoded.pooler_output is not None:
+        return encoded.pooler_output
+    first = features(encoded, mix)[:, 0]  # (batch, width)
+    return first if encoder.pooler is None else torch.tanh(encoder.pooler(first))
 
 
 def checked_layers(layers: Sequence[int], *, num_hidden_layers: int) -> tuple[int, ...]:

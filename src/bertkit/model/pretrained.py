@@ -18,7 +18,7 @@ from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.model.architectures import (
     ARCHITECTURES,
-    CLASSIFIERS,
+    TASKS,
     Head,
     Model,
     Unfilled,
@@ -28,10 +28,9 @@ from bertkit.model.architectures import (
     head_of,
 )
 from bertkit.model.config import BertConfig, unknown_keys
-from bertkit.model.contents import CONFIG, SHOWN_NAMES, Contents, classifier_names, contents_of, remarks_on, task_of
+from bertkit.model.contents import CONFIG, SHOWN_NAMES, Contents, contents_of, remarks_on, task_head_names, task_of
 from bertkit.model.encoder import Encoder
 from bertkit.model.foreign_folder import ForeignFolder
-from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
 from bertkit.model.huggingface import (
     DECODER_BIAS,
@@ -47,8 +46,8 @@ from bertkit.model.huggingface import (
     to_hugging_face,
 )
 from bertkit.model.load_report import LoadReport
-from bertkit.model.task_config import POOLING_KEY, TaskConfig
-from bertkit.model.task_heads import QuestionAnsweringModel, SequenceClassificationModel, TokenClassificationModel
+from bertkit.model.task_config import TaskConfig
+from bertkit.model.task_entries import task_entries
 from bertkit.model.weights import WEIGHTS
 
 __all__ = [
@@ -131,11 +130,11 @@ def _load(
 ) -> tuple[Model, LoadReport]:
     config, remarks = found.config, remarks_on(found)
     shapes = dict(found.weights.shapes)
-    if head in CLASSIFIERS:
+    if head in TASKS:
         task, foreign = task_of(found, head, task)
         if foreign:
             remarks.append(foreign)
-            shapes = {name: shape for name, shape in shapes.items() if name not in classifier_names(found)}
+            shapes = {name: shape for name, shape in shapes.items() if name not in task_head_names(found)}
     with torch.device("meta"), Unfilled():
         model = build(config, head=head, task=task)
     prefix = "encoder." if isinstance(model, Encoder) else ""
@@ -202,6 +201,7 @@ def _check_missing(
             "encoder": "pooler",
             "classifier": "classifier for this task",
             "span_head": "head for answers in a text",
+            "mix": "mix of layers",
         }
         absent = ", ".join(sorted({parts[name.split(".")[0]] for name in missing}))
         said = f" ({'; '.join(remarks)})" if remarks else ""
@@ -254,7 +254,9 @@ def _first_values(name: str, shape: torch.Size, config: BertConfig) -> Tensor:
     """Return what a head's tensor begins with, by the rule of `initialise`: our `name` says what it is."""
     if name.endswith("bias"):
         return torch.zeros(shape)
-    if name.endswith("layer_norm.weight"):
+    if name == "mix.weights":
+        return torch.zeros(shape)
+    if name.endswith(("layer_norm.weight", "mix.gamma")):
         return torch.ones(shape)
     return torch.normal(0.0, config.initializer_range, shape)
 
@@ -276,27 +278,12 @@ def model_files(model: Model) -> dict[str, bytes]:
         "architectures": [architecture_of(model)],
         "dtype": dtype,
         **config.to_json(),
-        **_task_entries(model),
+        **task_entries(model),
     }
     return {
         CONFIG: (json.dumps(entries, indent=2, sort_keys=True) + "\n").encode("utf-8"),
         WEIGHTS: safetensors_bytes(tensors, metadata={"format": "pt"}),
     }
-
-
-def _task_entries(model: Model) -> dict[str, Any]:
-    """The entries of config.json that say what a head of fine-tuning is."""
-    if isinstance(model, Encoder | PretrainingModel | QuestionAnsweringModel):
-        return {}
-    task = model.task
-    entries: dict[str, Any] = {"classifier_dropout": task.classifier_dropout}
-    if isinstance(model, SequenceClassificationModel | TokenClassificationModel):
-        entries |= task.label_entries()
-    if isinstance(model, SequenceClassificationModel):
-        entries["problem_type"] = task.problem_type
-        if task.pooling == "cls":
-            entries[POOLING_KEY] = task.pooling
-    return entries
 
 
 def save(directory: str | Path, model: Model, *, files: Mapping[str, bytes]) -> None:

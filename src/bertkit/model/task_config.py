@@ -12,9 +12,11 @@ from bertkit.errors import InputError
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 Pooling = Literal["pooler", "cls"]
+Combine = Literal["last", "concat", "sum", "mean", "weighted"]
 MAX_LABELS = 100_000
 # Not one of Hugging Face's BERT keys: their ModernBERT uses it with this meaning.
 POOLING_KEY = "classifier_pooling"
+MIX_KEY = "layer_mix"  # ours: {"layers": […], "combine": …}
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class TaskConfig:
     labels: their names, label i being column i of the logits; a regression has one for each number it gives.
     problem_type: which loss a text classifier has; the other heads have but one.
     classifier_dropout: probability of dropping a feature before the head; None: the model's hidden_dropout_prob.
-    pooling: what a text classifier reads: "pooler", the pooler's output, or "cls", the hidden state of [CLS] itself.
+    pooling: what is read of a text or a choice: "pooler", the pooler's output, or "cls", the hidden state of [CLS].
+    layers, combine: which layers the head reads and how they become one, as in LayerMix; None: the last one.
 
     Raises:
         InputError: no label, two labels of one name, a value out of range.
@@ -34,6 +37,8 @@ class TaskConfig:
     problem_type: ProblemType = "single_label_classification"
     classifier_dropout: float | None = None
     pooling: Pooling = "pooler"
+    layers: tuple[int, ...] | None = None
+    combine: Combine = "last"
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.labels) <= MAX_LABELS:
@@ -46,6 +51,7 @@ class TaskConfig:
         for name, value, known in (
             ("problem_type", self.problem_type, get_args(ProblemType)),
             ("pooling", self.pooling, get_args(Pooling)),
+            ("combine", self.combine, get_args(Combine)),
         ):
             if value not in known:
                 raise InputError("is not known", field=name, value=value, expected=" | ".join(known))
@@ -102,6 +108,7 @@ def task_from_json(values: dict[str, Any], *, num_labels: int | None, file: str 
     given = {key: values[key] for key in ("problem_type", "classifier_dropout") if values.get(key) is not None}
     if values.get(POOLING_KEY) is not None:
         given["pooling"] = values[POOLING_KEY]
+    given |= mix_from_json(values, file=file)
     if "problem_type" not in given and count == 1:
         given["problem_type"] = "regression"
     try:
@@ -110,6 +117,22 @@ def task_from_json(values: dict[str, Any], *, num_labels: int | None, file: str 
         raise InputError(
             problem.problem, file=file, field=problem.field, value=problem.value, expected=problem.expected
         ) from None
+
+
+def mix_from_json(values: dict[str, Any], *, file: str | Path) -> dict[str, Any]:
+    """Return which layers a head reads, as {"layers", "combine"} of a TaskConfig; {} where it is the last.
+
+    Raises:
+        InputError: the entry is something else.
+    """
+    mix = values.get(MIX_KEY)
+    if mix is None:
+        return {}
+    layers, combine = (mix.get("layers"), mix.get("combine")) if isinstance(mix, dict) else (None, None)
+    if not isinstance(layers, list) or not all(type(layer) is int for layer in layers) or not isinstance(combine, str):
+        expected = '{"layers": [1, 2], "combine": "sum"}'
+        raise InputError("is no mix of layers", file=file, field=MIX_KEY, value=mix, expected=expected)
+    return {"layers": tuple(layers), "combine": combine}
 
 
 def _names(values: dict[str, Any], *, file: str | Path) -> tuple[str, ...] | None:

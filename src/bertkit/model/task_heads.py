@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput, initialise
+from bertkit.model.layer_mix import features, mix_of, text_features, width_of
 from bertkit.model.losses import check_choices, check_labels, cross_entropy, in_float32, mean, position_loss
 from bertkit.model.task_config import TaskConfig
 
@@ -37,11 +38,6 @@ class TaskOutput:
         return self.logits[..., 1]
 
 
-def features(encoded: EncoderOutput) -> Tensor:
-    """Return what a head reads of each token, (batch, seq, hidden): the last layer."""
-    return encoded.last_hidden_state
-
-
 class SequenceClassificationModel(nn.Module):
     """BERT with one row of scores a text: dropout and a linear layer over the pooler's output, or over [CLS] itself.
 
@@ -51,9 +47,10 @@ class SequenceClassificationModel(nn.Module):
     def __init__(self, config: BertConfig, *, task: TaskConfig) -> None:
         super().__init__()
         self.config, self.task = config, task
+        self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
         self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(config.hidden_size, task.num_labels)
+        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -88,14 +85,13 @@ class SequenceClassificationModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=output_hidden_states,
+            output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
-        # [CLS] by itself, or through the pooler's dense layer and tanh
-        read = features(encoded)[:, 0] if encoded.pooler_output is None else encoded.pooler_output  # (batch, hidden)
+        read = text_features(self.encoder, encoded, self.mix)  # (batch, width)
         logits = self.classifier(self.dropout(read))  # (batch, labels)
         loss = None if labels is None else self._loss(logits, labels, class_weights, label_smoothing)
-        return TaskOutput(loss, logits, encoded.hidden_states, encoded.attentions)
+        return _output(loss, logits, encoded, output_hidden_states)
 
     def _loss(self, logits: Tensor, labels: Tensor, class_weights: Tensor | None, label_smoothing: float) -> Tensor:
         problem = self.task.problem_type
@@ -126,9 +122,10 @@ class TokenClassificationModel(nn.Module):
     def __init__(self, config: BertConfig, *, task: TaskConfig) -> None:
         super().__init__()
         self.config, self.task = config, task
+        self.mix = mix_of(task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(config.hidden_size, task.num_labels)
+        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -159,17 +156,17 @@ class TokenClassificationModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=output_hidden_states,
+            output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
-        logits = self.classifier(self.dropout(features(encoded)))  # (batch, seq, labels)
+        logits = self.classifier(self.dropout(features(encoded, self.mix)))  # (batch, seq, labels)
         loss = None
         if labels is not None:
             check_labels("labels", labels, shape=logits.shape[:2], limit=logits.size(2))
             flat, targets = logits.flatten(0, 1), labels.flatten()  # (batch · seq, labels), (batch · seq,)
             parts = cross_entropy("labels", flat, targets, class_weights=class_weights, label_smoothing=label_smoothing)
             loss = mean(parts)
-        return TaskOutput(loss, logits, encoded.hidden_states, encoded.attentions)
+        return _output(loss, logits, encoded, output_hidden_states)
 
 
 class MultipleChoiceModel(nn.Module):
@@ -181,9 +178,10 @@ class MultipleChoiceModel(nn.Module):
     def __init__(self, config: BertConfig, *, task: TaskConfig) -> None:
         super().__init__()
         self.config, self.task = config, task
-        self.encoder = Encoder(config)
+        self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
+        self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.classifier = nn.Linear(width_of(self.mix, config), 1)
         initialise(self.classifier, config)
 
     def forward(
@@ -219,15 +217,16 @@ class MultipleChoiceModel(nn.Module):
             token_type_ids=_rows(token_type_ids),
             position_ids=_rows(position_ids),
             inputs_embeds=_rows(inputs_embeds),
-            output_hidden_states=output_hidden_states,
+            output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
-        logits = self.classifier(self.dropout(encoded.pooler_output)).view(batch, choices)  # (batch, choices)
+        read = text_features(self.encoder, encoded, self.mix)  # (batch · choices, width)
+        logits = self.classifier(self.dropout(read)).view(batch, choices)  # (batch, choices)
         if choice_mask is not None:
             check_choices(choice_mask, labels, shape=logits.shape)
             logits = logits.masked_fill(~choice_mask.bool(), float("-inf"))
         loss = None if labels is None else mean(cross_entropy("labels", logits, labels))
-        return TaskOutput(loss, logits, encoded.hidden_states, encoded.attentions)
+        return _output(loss, logits, encoded, output_hidden_states)
 
 
 class QuestionAnsweringModel(nn.Module):
@@ -236,11 +235,12 @@ class QuestionAnsweringModel(nn.Module):
     Source: Hugging Face's BertForQuestionAnswering, which has no pooler and no dropout before the head.
     """
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, *, task: TaskConfig | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.task = config, task or TaskConfig()  # of which only the mix of layers is read
+        self.mix = mix_of(self.task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
-        self.span_head = nn.Linear(config.hidden_size, 2)
+        self.span_head = nn.Linear(width_of(self.mix, config), 2)
         initialise(self.span_head, config)
 
     def forward(
@@ -272,16 +272,21 @@ class QuestionAnsweringModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=output_hidden_states,
+            output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
-        logits = self.span_head(features(encoded))  # (batch, seq, 2)
+        logits = self.span_head(features(encoded, self.mix))  # (batch, seq, 2)
         loss = None
         if start_positions is not None and end_positions is not None:
             sides = (("start_positions", start_positions), ("end_positions", end_positions))
             losses = [position_loss(name, logits[..., side], at) for side, (name, at) in enumerate(sides)]
             loss = torch.stack(losses).mean()
-        return TaskOutput(loss, logits, encoded.hidden_states, encoded.attentions)
+        return _output(loss, logits, encoded, output_hidden_states)
+
+
+def _output(loss: Tensor | None, logits: Tensor, encoded: EncoderOutput, wants_states: bool) -> TaskOutput:
+    """The answer; states that only the mix has asked for are not in it."""
+    return TaskOutput(loss, logits, encoded.hidden_states if wants_states else None, encoded.attentions)
 
 
 def _dropout(config: BertConfig, task: TaskConfig) -> nn.Dropout:

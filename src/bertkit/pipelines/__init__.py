@@ -1,6 +1,7 @@
 """Text in, answers out, for the command line, the report and Python: any iterable in, records out in its order.
 
 In: texts and a model folder.  Out: one record a text.  Next: batches.py
+(Those of the fine-tuned tasks are in tasks.py, which brings more of the house than filling a mask should.)
 """
 
 from bertkit.pipelines.embedding import Embedder

@@ -17,8 +17,9 @@ from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
-from bertkit.model.layer_mix import Combine, LayerMix
+from bertkit.model.layer_mix import LayerMix
 from bertkit.model.pretrained import load_with_report
+from bertkit.model.task_config import Combine
 from bertkit.pipelines.batches import device_of, fitting_tokenizer, in_order, padded
 from bertkit.pipelines.windows import LongTexts, Window, windows_of
 from bertkit.text.tokenizer import Tokenizer

@@ -32,7 +32,7 @@ def charts_of(record: Record) -> list[Chart]:
         _accuracy(record, "mlm", "Masked tokens: accuracy", "掩码词元准确率", _mlm_caption(record)),
         _accuracy(record, "nsp", "Next sentence: accuracy", "下一句判断准确率", NSP_CAPTION),
         _losses(record),
-        _learning_rate(record),
+        learning_rate_chart(record),
     ]
     return [chart for chart in charts if chart is not None]
 
@@ -58,9 +58,9 @@ def _mlm_caption(record: Record) -> str:
 def _accuracy(record: Record, task: str, title: str, title_zh: str, caption: str) -> Chart | None:
     name = f"{task}_accuracy"
     traces = [
-        _trace(record.train, name, "training", TRAIN_COLOR, width=1.2),
-        _trace(record.validation, name, "held-out", VALIDATION_COLOR, markers=True),
-        _trace(
+        trace(record.train, name, "training", TRAIN_COLOR, width=1.2),
+        trace(record.validation, name, "held-out", VALIDATION_COLOR, markers=True),
+        trace(
             record.validation,
             f"{name}_without_punctuation",
             "held-out, without punctuation",
@@ -71,7 +71,7 @@ def _accuracy(record: Record, task: str, title: str, title_zh: str, caption: str
     ]
     layout = layout_of("accuracy (share of 1)")
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%", "title": {"text": "accuracy (%)"}}
-    return _chart(f"{task}_accuracy", title, title_zh, caption, traces, layout)
+    return chart_of(f"{task}_accuracy", title, title_zh, caption, traces, layout)
 
 
 def _losses(record: Record) -> Chart | None:
@@ -80,8 +80,8 @@ def _losses(record: Record) -> Chart | None:
     if any("nsp_loss" in row for row in record.train + record.validation):
         parts += [("nsp_loss", "next sentence", NSP_COLOR), ("loss", "sum", SUM_COLOR)]
     for name, label, color in parts:
-        traces.append(_trace(record.train, name, f"{label}, training", color, width=1, opacity=0.6))
-        traces.append(_trace(record.validation, name, f"{label}, held-out", color, width=2.4, markers=True))
+        traces.append(trace(record.train, name, f"{label}, training", color, width=1, opacity=0.6))
+        traces.append(trace(record.validation, name, f"{label}, held-out", color, width=2.4, markers=True))
     layout = layout_of("loss (nats)")
     layout["yaxis"] |= {"rangemode": "tozero"}
     caption = "Mean negative log-likelihood: of masked tokens, of pairs, and their sum, which training minimises."
@@ -92,7 +92,7 @@ def _losses(record: Record) -> Chart | None:
             " The dashed line is what masked tokens cost a model that knows how frequent each token is and reads no"
             " context; a model below it has begun to read."
         )
-    return _chart("losses", "Losses", "损失", caption, traces, layout)
+    return chart_of("losses", "Losses", "损失", caption, traces, layout)
 
 
 def _baseline(record: Record, loss: float) -> dict[str, Any] | None:
@@ -109,24 +109,26 @@ def _baseline(record: Record, loss: float) -> dict[str, Any] | None:
     }
 
 
-def _learning_rate(record: Record) -> Chart | None:
-    traces = [_trace(record.train, "learning_rate", "learning rate", MLM_COLOR, width=2)]
+def learning_rate_chart(record: Record) -> Chart | None:
+    """Return the chart of the learning rate, or None where no row has one."""
+    traces = [trace(record.train, "learning_rate", "learning rate", MLM_COLOR, width=2)]
     layout = layout_of("learning rate")
     layout["yaxis"] |= {"rangemode": "tozero", "exponentformat": "e", "showexponent": "all"}
     layout["showlegend"] = True
-    return _chart("learning_rate", "Learning rate", "学习率", "Warm-up, then decay.", traces, layout)
+    return chart_of("learning_rate", "Learning rate", "学习率", "Warm-up, then decay.", traces, layout)
 
 
-def _chart(
+def chart_of(
     key: str, title: str, title_zh: str, caption: str, traces: list[dict[str, Any] | None], layout: dict[str, Any]
 ) -> Chart | None:
-    drawn = [trace for trace in traces if trace is not None]
+    """Return a chart of those curves that are there, or None where none is."""
+    drawn = [curve for curve in traces if curve is not None]
     if not drawn:
         return None
     return Chart(key=key, title=title, title_zh=title_zh, caption=caption, figure={"data": drawn, "layout": layout})
 
 
-def _trace(
+def trace(
     rows: list[dict[str, Any]],
     name: str,
     label: str,

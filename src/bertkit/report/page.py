@@ -4,14 +4,16 @@ In: the folder of a run.  Out: report.html in it, every text escaped.  Next: cha
 (What it has in common with the page of a store: frame.py)
 """
 
-import json
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from bertkit.files import write_atomically
-from bertkit.report.charts import POINTS_SHOWN, charts_of
+from bertkit.report.charts import charts_of
+from bertkit.report.facts import notes_html, settings_html, shown
+from bertkit.report.finetuning_page import finetuning_page_html
 from bertkit.report.frame import chart_html, framed_html, plotly_is_installed, section_html
+from bertkit.report.predictions import read_predictions
 from bertkit.report.record import Record, read_record
 from bertkit.report.samples import samples_html
 
@@ -48,13 +50,17 @@ def write_report(run_directory: Path) -> Path | None:
     """
     if not plotly_is_installed():
         return None
-    path = run_directory / FILE_NAME
-    write_atomically(path, page_html(read_record(run_directory)))
+    path, record = run_directory / FILE_NAME, read_record(run_directory)
+    if record.task is None:
+        html = page_html(record)
+    else:
+        html = finetuning_page_html(record, read_predictions(run_directory))
+    write_atomically(path, html)
     return path
 
 
 def page_html(record: Record) -> str:
-    """Return the whole page as text."""
+    """Return the whole page of a pre-training run as text; of a fine-tuning run: finetuning_page.py."""
     charts = charts_of(record)
     sections = [
         section_html("Results", "结果", _results_html(record)),
@@ -62,22 +68,10 @@ def page_html(record: Record) -> str:
     ]
     if record.samples:
         sections.append(section_html("Filled masks over time", "掩码填充随训练的变化", _samples_html(record)))
-    sections.append(section_html("Settings", "设置", _settings_html(record)))
-    return framed_html(
-        f"BERT pre-training: {record.name}", header=_notes_html(record), sections=sections, charts=charts
+    sections.append(
+        section_html("Settings", "设置", settings_html(record, shown_elsewhere=[name for name, _, _ in RESULT_LABELS]))
     )
-
-
-def _notes_html(record: Record) -> str:
-    notes = list(record.notes)
-    for label, rows in (("training", record.train), ("evaluation", record.validation)):
-        if len(rows) > POINTS_SHOWN:
-            notes.append(f"The curves show {POINTS_SHOWN:,} of {len(rows):,} {label} points, evenly spaced.")
-    if record.run.get("evaluated_on") == "train":
-        notes.append("Nothing was held out: what is called held-out here is the training text.")
-    command = record.run.get("command")
-    html = f"<p class=command><code>{escape(_shown(command))}</code></p>" if command else ""
-    return html + "".join(f"<p class=note>{escape(note)}</p>" for note in notes)
+    return framed_html(f"BERT pre-training: {record.name}", header=notes_html(record), sections=sections, charts=charts)
 
 
 def _results_html(record: Record) -> str:
@@ -100,7 +94,7 @@ def _results_html(record: Record) -> str:
 
 def _result(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return _shown(value)
+        return shown(value)
     if name.endswith("accuracy"):
         return f"{value:.1%}"
     if name == "training_seconds":
@@ -115,29 +109,3 @@ def _samples_html(record: Record) -> str:
         " <mark class=wrong>wrong</mark> another.</p>"
     )
     return f"{legend}\n{samples_html(record.samples)}"
-
-
-def _settings_html(record: Record) -> str:
-    settings = record.run.get("settings")
-    versions = record.run.get("versions")
-    shown = {"settings", "versions", "command", *(name for name, _, _ in RESULT_LABELS)}
-    others = {name: value for name, value in record.run.items() if name not in shown}
-    parts = [("Settings of the run", settings), ("Versions", versions), ("Everything else in run.json", others)]
-    blocks = [
-        f"<details><summary>{escape(title)}</summary>\n<table class=settings>\n{_pairs_html(pairs)}</table></details>"
-        for title, pairs in parts
-        if isinstance(pairs, dict) and pairs
-    ]
-    return "\n".join(blocks) or "<p class=note>run.json holds no settings.</p>"
-
-
-def _pairs_html(pairs: dict[str, Any]) -> str:
-    rows = [
-        f"<tr><th scope=row><code>{escape(name)}</code></th><td>{escape(_shown(value))}</td></tr>\n"
-        for name, value in pairs.items()
-    ]
-    return "".join(rows)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

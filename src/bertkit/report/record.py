@@ -29,6 +29,13 @@ class Record:
     results: dict[str, Any]
     notes: list[str]  # what a reader of the page must know about the files
 
+    @property
+    def task(self) -> str | None:
+        """The task of a fine-tuning run, as `bertkit finetune` names it; None: pre-training."""
+        settings = self.run.get("settings")
+        found = self.results.get("task") or (settings.get("task") if isinstance(settings, dict) else None)
+        return found if isinstance(found, str) else None
+
 
 def read_record(run_directory: Path) -> Record:
     """Return the record of a run.
@@ -36,7 +43,7 @@ def read_record(run_directory: Path) -> Record:
     Raises:
         InputError: the folder is no run, or a file in it is damaged anywhere but in its last line.
     """
-    remedy = "name a folder that bertkit pretrain or bertkit demo wrote"
+    remedy = "name a folder that bertkit pretrain, finetune or demo wrote"
     if not run_directory.is_dir():
         raise InputError("is not a folder", file=run_directory, expected="the folder of a run", remedy=remedy)
     metrics = require_file(run_directory / "metrics.jsonl", what="one JSON object a line", remedy=remedy)

@@ -56,6 +56,23 @@ mark.gap { background: #e5e7eb; color: var(--soft); }
 mark.hidden { background: #fde68a; }
 mark.right { background: #bbf7d0; }
 mark.wrong { background: #fecaca; }
+mark.missed { background: #fed7aa; }
+mark small { font-size: .68em; opacity: .75; margin-left: .25em; }
+section > h3 { font-size: .95rem; margin: 1rem 0 .2rem; }
+.confusion { width: auto; }
+.confusion th { color: var(--soft); font-size: .85rem; padding: .25rem .5rem; max-width: 9rem; }
+.confusion td { text-align: right; padding: .25rem .5rem; border: 1px solid var(--paper);
+  font-variant-numeric: tabular-nums; }
+.confusion .none { color: var(--soft); }
+.good-1 { background: #dcfce7; } .bad-1 { background: #fee2e2; }
+.good-2 { background: #c6f3d5; } .bad-2 { background: #fdcccc; }
+.good-3 { background: #b0eac3; } .bad-3 { background: #fbb6b6; }
+.good-4 { background: #9ae1b1; } .bad-4 { background: #f9a0a0; }
+.good-5 { background: #84d89f; } .bad-5 { background: #f78a8a; }
+.good-6 { background: #6ecf8d; } .bad-6 { background: #f57474; }
+.good-7 { background: #58c67b; } .bad-7 { background: #f35e5e; }
+.good-8 { background: #42bd69; } .bad-8 { background: #f14848; }
+.good-9 { background: #2cb457; } .bad-9 { background: #ef3232; }
 details { border-top: 1px solid var(--line); padding: .4rem 0; }
 summary { cursor: pointer; font-weight: 500; }
 @media (max-width: 40rem) {

@@ -16,7 +16,6 @@ from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import Head, TaskModel
 from bertkit.model.task_config import TaskConfig
-from bertkit.model.task_heads import QuestionAnsweringModel
 from bertkit.tasks.task_settings import Knowledge, TaskName, TaskSettings
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.loop import LossSums
@@ -133,10 +132,14 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
         """Return what a person reads of an example, for the report."""
         ...
 
+    def shown(self, example: Example, answer: Answer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return what the report needs besides: `error`, 0 where the answer is right, else how wrong it is; places."""
+        ...
+
 
 def task_config_of(model: TaskModel) -> TaskConfig:
     """Return the labels of a model, with a stand-in for the head that has none."""
-    return TaskConfig() if isinstance(model, QuestionAnsweringModel) else model.task
+    return model.task
 
 
 LABELS = frozenset({"labels", "positions"})  # of a batch: what the encoder is not given

@@ -18,7 +18,7 @@ from torch import nn
 
 from bertkit.console import say, warn
 from bertkit.files import write_atomically
-from bertkit.model.architectures import TaskModel
+from bertkit.model.architectures import TaskModel, architecture_of, needs_bertkit
 from bertkit.model.card import task_card
 from bertkit.model.pretrained import load, model_files
 from bertkit.tasks.finetuning import FineTuningTask, Metrics, task_config_of
@@ -211,6 +211,7 @@ class FineTuningRun:
         for example, answer in zip(self.data.examples[part], answers, strict=True):
             record = self.task.record(example, answer, task=self.data.config)
             shown = {**record, "gold": self.task.gold(example), "text": self.task.text(example)}
+            shown |= self.task.shown(example, answer, task=self.data.config)
             lines.append(json.dumps(shown, ensure_ascii=False) + "\n")
         write_atomically(self.directory / f"{PREDICTIONS}_{part}.jsonl", "".join(lines))
 
@@ -225,7 +226,12 @@ class FineTuningRun:
             "seed": training.seed,
         }
         card = task_card(
-            self.task.name, model.config, labels=task_config_of(model).labels, training=described, results=results
+            self.task.name,
+            model.config,
+            labels=task_config_of(model).labels,
+            architecture=None if needs_bertkit(model) else architecture_of(model),
+            training=described,
+            results=results,
         )
         files = self.tokenizer.files(model_max_length=model.config.max_position_embeddings)
         saved = task_file(self.task, replace(self.settings, class_weights=None), self.knowledge)

@@ -14,15 +14,16 @@ from bertkit.console import say
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.model.architectures import Head, TaskModel, build
-from bertkit.model.config import BertConfig
+from bertkit.model.config import BertConfig, read_json_object
+from bertkit.model.contents import CONFIG
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
-from bertkit.model.task_config import TaskConfig
+from bertkit.model.task_config import TaskConfig, mix_from_json
 from bertkit.tasks.class_weights import weights_of_classes
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.finetuning_data import DataFiles, TaskData, build_features, label_counts, read_data
 from bertkit.tasks.finetuning_run import FineTuningRun
-from bertkit.tasks.layers import freeze, prepare, with_dropout
+from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import TaskName, TaskSettings
 from bertkit.text.tokenizer import load_tokenizer
@@ -70,7 +71,7 @@ def open_run(
         checkpoint = find_checkpoint_on_all(runtime, directory, training.resume_from)
     config = replace(data.config, pooling=settings.pooling, classifier_dropout=base.classifier_dropout)
     data.config = config
-    model = _model(base, checkpoint, config, chosen.head)
+    model = _model(base, checkpoint, config, chosen.head, settings)
     tokenizer = load_tokenizer(checkpoint or model_directory(base.name_or_path))
     settings = _within(settings, model.config, chosen.name)
     build_features(chosen, data, tokenizer, settings)
@@ -111,8 +112,15 @@ def _class_weights(
     return weights_of_classes(settings.class_weights, counts, names)
 
 
-def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head) -> TaskModel:
-    """The model with the head that the data needs; a head in the folder with other labels is not taken."""
+def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head, settings: TaskSettings) -> TaskModel:
+    """The model with the head that the data needs; a head in the folder with other labels or layers is not taken.
+
+    Layers above those that the head reads are left away; those of a checkpoint were when the run began.
+    """
+    if checkpoint is not None:
+        task = replace(task, **mix_from_json(read_json_object(checkpoint / CONFIG), file=checkpoint / CONFIG))
+    elif settings.combine != "last":
+        task = replace(task, layers=tuple(settings.layers), combine=settings.combine)
     model, report = load_with_report(
         checkpoint or base.name_or_path,
         head=head,
@@ -127,10 +135,15 @@ def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Hea
         hidden_dropout_prob=base.hidden_dropout_prob,
         attention_probs_dropout_prob=base.attention_probs_dropout_prob,
     )
+    if checkpoint is None:
+        config, mix = cut_after(config, settings.layers, combine=settings.combine)
+        task = replace(task, **{"layers": None, "combine": "last", **mix})
+        if config.num_hidden_layers < model.config.num_hidden_layers:
+            say(f"the model ends after layer {config.num_hidden_layers} of {model.config.num_hidden_layers}")
     if config == model.config:
         return model
-    again = build(config, head=head, task=task)
-    again.load_state_dict(model.state_dict())
+    again, state = build(config, head=head, task=task), model.state_dict()
+    again.load_state_dict({name: state[name] for name in again.state_dict()})
     assert isinstance(again, TaskModel)
     return again
 

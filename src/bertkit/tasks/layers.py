@@ -3,11 +3,15 @@
 In: names of parameters, an Encoder.  Out: yes or no, a depth; layers that stay as they are.  Next: pretraining.py
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder
+from bertkit.model.layer_mix import checked_layers
+from bertkit.model.task_config import Combine
 from bertkit.train.settings import TrainSettings
 
 
@@ -43,6 +47,24 @@ def freeze(encoder: Encoder, layers: int) -> None:
         raise InputError("is not a number of layers", field="--freeze_layers", value=layers, expected=f"0 to {most}")
     for part in (encoder.embeddings, *encoder.layers[:layers]):
         part.requires_grad_(False)
+
+
+def cut_after(config: BertConfig, layers: Sequence[int], *, combine: Combine) -> tuple[BertConfig, dict[str, Any]]:
+    """Return the configuration without the layers above those that are read, and what a TaskConfig says of the mix.
+
+    Of the deepest layer alone there is no mix: a model that ends there is a BERT like any other.
+
+    Raises:
+        InputError: a layer that the model does not have, one named twice, the embeddings alone.
+    """
+    chosen = checked_layers(layers, num_hidden_layers=config.num_hidden_layers)
+    deepest = max(chosen)
+    if deepest == 0:
+        raise InputError("leaves no layer of the model", field="--layers", value=0, expected="1 or more among them")
+    pruned = {layer: heads for layer, heads in config.pruned_heads.items() if layer < deepest}
+    cut = replace(config, num_hidden_layers=deepest, pruned_heads=pruned)
+    mixes = combine == "weighted" or (combine != "last" and len(chosen) > 1)
+    return cut, {"layers": chosen, "combine": combine} if mixes else {}
 
 
 def with_dropout(

@@ -166,3 +166,8 @@ class MultipleChoice:
     def text(self, example: ChoiceExample) -> str:
         """Return the beginning and all choices."""
         return "\n".join([example.context, *(f"{n}. {choice}" for n, choice in enumerate(example.choices))])
+
+    def shown(self, example: ChoiceExample, answer: ChoiceAnswer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return {error, context, choices}: the probability of a wrong choice."""
+        error = 0.0 if answer.label == example.label else answer.scores[answer.label]
+        return {"error": error, "context": example.context, "choices": list(example.choices)}

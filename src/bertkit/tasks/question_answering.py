@@ -19,7 +19,7 @@ from bertkit.data.examples.questions import has_unanswerable, read_question_exam
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.data.question_features import QuestionFeatures, WindowSettings, build_question_features
-from bertkit.metrics.cmrc import cmrc_scores
+from bertkit.metrics.cmrc import cmrc_scores, run_f1
 from bertkit.metrics.question_answering import question_scores, squad1_scores, squad2_scores
 from bertkit.model.architectures import Head, TaskModel
 from bertkit.model.losses import IGNORE_INDEX, cross_entropy
@@ -194,6 +194,22 @@ class QuestionAnswering:
     def text(self, example: QuestionExample) -> str:
         """Return question and context."""
         return f"{example.question}\n{example.context}"
+
+    def shown(self, example: QuestionExample, answer: QuestionAnswer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return {error, context_start, gold_starts}: what F1 lacks, times the probability; where in `text` all begins.
+
+        gold_starts, like start and end, count from the beginning of the context.
+        """
+        gold = [each.text for each in example.answers]
+        if _is_chinese([example]):
+            f1 = max(run_f1(answer.text, text) for text in gold)
+        else:
+            f1 = question_scores({example.id: gold}, {example.id: answer.text})[example.id][1]
+        return {
+            "error": (1 - f1) * answer.candidates[0].probability,
+            "context_start": len(example.question) + 1,
+            "gold_starts": [each.start for each in example.answers],
+        }
 
 
 def _gold(examples: Sequence[QuestionExample]) -> dict[str, list[str]]:

@@ -249,6 +249,16 @@ class SequenceClassification:
         """Return the text or both texts."""
         return example.text if example.text_pair is None else f"{example.text} ‖ {example.text_pair}"
 
+    def shown(self, example: TextExample, answer: TextAnswer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return {error}: the probability of what is wrong; of a regression the distance."""
+        if not answer.scores:
+            return {"error": abs(answer.score - _score(example))}
+        if answer.labels is None:
+            return {"error": 0.0 if answer.label == example.label else answer.score}
+        gold = set(example.labels or ())
+        wrong = [abs(answer.scores[name] - (name in gold)) for name in gold.symmetric_difference(answer.labels)]
+        return {"error": max(wrong, default=0.0)}
+
 
 def _answer(probabilities: NDArray[np.float64], labels: Sequence[str], threshold: float | None) -> TextAnswer:
     best = int(probabilities.argmax())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.errors import InputError
+from bertkit.model.task_config import Combine
 from bertkit.options import option
 
 TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
@@ -25,7 +26,11 @@ class TaskSettings:
     )
     vote: Literal["mean", "max"] = option("mean", help="how the scores of a text's windows become one")
     pooling: Literal["pooler", "cls"] = option(
-        "pooler", help="classification reads the pooler's output, or [CLS] itself (cls)"
+        "pooler", help="texts and choices are read by the pooler's output, or by [CLS] itself (cls)"
+    )
+    layers: list[int] = option([-1], help="layers that the head reads: 0 the embeddings, -1 the last")
+    combine: Combine = option(
+        "last", help="how several layers become one; last: the deepest of them, and the model ends there"
     )
     class_weights: str | None = option(
         None, help="auto (all classes count alike), or a JSON file {label: weight}; null: every example counts alike"

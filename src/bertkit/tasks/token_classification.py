@@ -196,6 +196,20 @@ class TokenClassification:
         """Return the sentence."""
         return example.text
 
+    def shown(self, example: TaggedExample, answer: TaggedAnswer, *, task: TaskConfig) -> dict[str, Any]:
+        """Return {error, offsets, gold_entities}: the entities that are wrong or missing, or tags."""
+        tags = example.tags or ()
+        offsets = [list(place) for place in example.offsets]
+        if _kind(task) == "classes":
+            wrong = sum(gold != given for gold, given in zip(tags, answer.tags, strict=True))
+            return {"error": float(wrong), "offsets": offsets}
+        gold, given = set(spans_of(tags)), set(spans_of(answer.tags))
+        entities = [
+            {"entity_group": span.type, "start": offsets[span.start][0], "end": offsets[span.end - 1][1]}
+            for span in sorted(gold, key=lambda span: span.start)
+        ]
+        return {"error": float(len(gold ^ given)), "offsets": offsets, "gold_entities": entities}
+
 
 def _segmented(characters: Sequence[str], tags: Sequence[str]) -> str:
     """The text with a space between its words; characters in none (without a token) stay where they stand."""

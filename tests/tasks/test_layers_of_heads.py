@@ -1,0 +1,120 @@
+"""`--layers`, `--combine` and `--compare_layers` of fine-tuning, from the flags to the folder and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from toy_tasks import finetune_config, write_base, write_task
+
+from bertkit.commands.finetune import finetune, run
+from bertkit.errors import InputError
+from bertkit.model.pretrained import load
+from bertkit.pipelines.tasks import TextClassifier
+from bertkit.tasks.opening import open_predictor
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("base"))  # two layers
+
+
+def tuned(tmp_path: Path, base: Path, kind: str, **values: Any) -> Path:
+    train = write_task(tmp_path / "data", kind, number=16)
+    held_out = write_task(tmp_path / "data", kind, number=8, seed=1)
+    given = {"max_steps": 2, "validation_file": str(held_out), **values}
+    finetune(finetune_config(base, train, tmp_path / "run", kind=kind, **given))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("kind", ["single", "tags", "choices", "questions"])
+def test_every_task_reads_a_weighted_mix_and_learns_its_weights(tmp_path: Path, base: Path, kind: str) -> None:
+    folder = tuned(tmp_path, base, kind, layers=[-1, -2, 0], combine="weighted")
+    model: Any = open_predictor(folder).model
+    assert (model.mix.layers, model.mix.combine) == ((2, 1, 0), "weighted")
+    assert bool(model.mix.weights.any())
+    saved = json.loads((folder / "config.json").read_text("utf-8"))
+    assert saved["model_type"] == "bertkit"
+    assert saved["layer_mix"] == {"layers": [2, 1, 0], "combine": "weighted"}
+
+
+def test_a_model_of_the_first_layer_is_a_plain_bert_that_ends_there(tmp_path: Path, base: Path) -> None:
+    folder = tuned(tmp_path, base, "single", layers=[1])
+    theirs = transformers.BertForSequenceClassification.from_pretrained(folder)
+    assert theirs.config.num_hidden_layers == 1
+    ids = torch.tensor([[2, 5, 6, 3]])
+    mine: Any = load(folder, head="sequence_classification")
+    torch.testing.assert_close(mine(ids).logits, theirs(ids).logits)
+    before: Any = load(base, head=None)
+    assert len(mine.encoder.layers) == 1 < len(before.layers)
+
+
+def test_layers_above_those_that_are_read_are_left_away(tmp_path: Path, base: Path) -> None:
+    folder = tuned(tmp_path, base, "tags", layers=[0, 1], combine="concat")
+    model: Any = open_predictor(folder).model
+    assert (len(model.encoder.layers), model.classifier.in_features) == (1, 2 * model.config.hidden_size)
+
+
+def test_a_stopped_run_of_the_first_layer_goes_on_as_if_it_had_not(tmp_path: Path, base: Path) -> None:
+    values = {"layers": [-2, 0], "combine": "weighted", "save_every": 1, "save_total_limit": 9, "max_steps": 4}
+    whole = tuned(tmp_path, base, "single", **values)
+    expected = (whole / "model.safetensors").read_bytes()
+    (whole / "checkpoints" / "last.json").write_text('{"step": 2}', encoding="utf-8")
+    train = tmp_path / "data" / "single-0.jsonl"
+    held_out = tmp_path / "data" / "single-1.jsonl"
+    given = {**values, "validation_file": str(held_out), "resume_from": "last"}
+    finetune(finetune_config(base, train, whole, kind="single", **given))
+    assert (whole / "model.safetensors").read_bytes() == expected
+
+
+def test_a_mixed_model_answers_in_python(tmp_path: Path, base: Path) -> None:
+    folder = tuned(tmp_path, base, "single", layers=[-1, -2], combine="sum", pooling="cls")
+    [record, *_] = TextClassifier(folder)("明月照西窗")
+    assert record["label"] in ("english", "中文")
+
+
+def test_layers_are_compared_with_a_frozen_encoder(
+    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = write_task(tmp_path / "data", "single", number=16)
+    given = {"max_steps": 2, "validation_split": 0.5, "compare_layers": True}
+    run(finetune_config(base, train, tmp_path / "run", kind="single", **given))
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0].split()[:3] == ["layer", "accuracy,", "validation"]
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2"]
+    before: Any = load(base, head=None)
+    for layer in (1, 2):
+        folder = tmp_path / "run" / f"layer-{layer}"
+        after: Any = load(folder, head="sequence_classification")
+        results = json.loads((folder / "eval_results.json").read_text("utf-8"))
+        assert lines[layer].split()[1] == f"{results['validation']['accuracy']:.4f}"
+        kept = {name: tensor for name, tensor in after.encoder.state_dict().items() if "pooler" not in name}
+        assert all(torch.equal(before.state_dict()[name], tensor) for name, tensor in kept.items())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layers": [0]}, "--layers: leaves no layer of the model"),
+        ({"layers": [7]}, "layers: is no layer of the model"),
+        ({"layers": [1, 2], "combine": "concat"}, r"combine: makes \d+ numbers of a token, and the pooler takes"),
+    ],
+)
+def test_layers_that_cannot_be_are_refused(tmp_path: Path, base: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tuned(tmp_path, base, "single", **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seeds": "1,2"}, "goes neither with --seeds nor with --resume_from"),
+        ({"layers": [1]}, "sets --layers, --combine and --freeze_layers itself"),
+        ({"freeze_layers": 1}, "sets --layers, --combine and --freeze_layers itself"),
+    ],
+)
+def test_what_comparing_layers_sets_itself_is_not_given(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"--compare_layers: {message}"):
+        finetune_config(tmp_path, tmp_path, tmp_path, kind="single", compare_layers=True, **values)
