@@ -73,11 +73,11 @@ def test_a_disk_that_fills_up_after_the_checkpoint_is_written_leaves_that_one(
 
 @pytest.fixture
 def command(tmp_path: Path, mounts: Path) -> list[object]:
-    """Pre-training with its run on the small disk, every checkpoint kept."""
+    """Pre-training with its run on the small disk."""
     store, size = write_store(tmp_path), write_model_config(tmp_path / "model.json")
     words = ["pretrain", "--data_dir", store, "--output_dir", mounts / "run", "--model_size", size]
     words += ["--max_seq_length", 32, "--batch_size", 8, "--max_steps", 60, "--log_every", 1, "--eval_every", 2]
-    return [*words, "--eval_rows", 8, "--keep_every", 1]
+    return [*words, "--eval_rows", 8]
 
 
 def test_training_on_a_disk_that_fills_up_ends_in_one_message(

@@ -3,12 +3,14 @@
 Each step that was finished is a line of FOLDER/finished: the folder of a run is FOLDER/run.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -186,12 +188,24 @@ def _refused(saved: SavedRun, first: Path) -> int:
     return 2
 
 
+def _fill_after(awaited: Path, folder: Path) -> None:
+    while not awaited.exists():
+        time.sleep(0.01)
+    with contextlib.suppress(OSError), open(folder / "others", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
 def trains_on_a_small_disk(words: list[str]) -> int:
-    """Mount FOLDER, call bertkit with the other words there, and say what its checkpoints are worth."""
+    """Mount FOLDER, call bertkit with the other words there, and say what its checkpoints are worth.
+
+    Somebody else fills the disk once step 4 is saved.
+    """
     from bertkit.cli import main
 
     folder, size, run, *rest = words
     mount_small(Path(folder), size=size)
+    threading.Thread(target=_fill_after, args=(Path(run) / "checkpoints" / "step-4", Path(folder)), daemon=True).start()
     code = main(rest)
     steps = sorted(Path(run).glob("checkpoints/step-*[0-9]"))
     result(f"code {code}; {len(steps)} checkpoints, {sum(damage(step) is not None for step in steps)} damaged")
