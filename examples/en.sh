@@ -7,8 +7,6 @@ bertkit corpus kjv --output_file "$work/kjv.txt"
 bertkit inspect corpus "$work/kjv.txt" --format paragraphs
 bertkit vocab --input_file "$work/kjv.txt" --format paragraphs --vocab_size 8000 --output_dir "$work/vocab"
 bertkit prepare --input_file "$work/kjv.txt" --format paragraphs --tokenizer "$work/vocab" --output_dir "$work/store"
-bertkit pretrain --data_dir "$work/store" --output_dir "$work/run" --model_size tiny --max_minutes 4 \
-    --optimizer muon --learning_rate 3e-3 --warmup_ratio 0.05 --final_learning_rate_ratio 0.02 \
-    --hidden_dropout_prob 0 --attention_probs_dropout_prob 0
+bertkit pretrain --data_dir "$work/store" --output_dir "$work/run" --model_size tiny --max_minutes 4
 bertkit fill-mask --model "$work/run" "In the beginning God [MASK] the heaven and the earth."
 bertkit next-sentence --model "$work/run" "And God said, Let there be light:" "and there was light."

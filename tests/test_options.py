@@ -43,6 +43,22 @@ def test_a_command_may_have_defaults_of_its_own() -> None:
     assert values_of(Short()) == {"max_seq_length": 32, "mlm_probability": 0.15}
 
 
+@dataclass(frozen=True)
+class WithRecipe:
+    recipe: str = option("short", help="r", presets={"short": {}, "long": {"max_seq_length": 512, "width": 3}})
+    width: int = option(1, help="w")
+    building: Building = group(Building, defaults={"max_seq_length": 32})
+
+
+def test_a_preset_gives_what_is_not_given() -> None:
+    assert values_of(config_from(WithRecipe, {})) == {
+        **{"recipe": "short", "width": 1, "max_seq_length": 32, "mlm_probability": 0.15}
+    }
+    found = config_from(WithRecipe, {"recipe": "long", "max_seq_length": 64})
+    assert (found.width, found.building.max_seq_length) == (3, 64)
+    assert config_from(WithRecipe, values_of(found)) == found  # the settings file repeats it
+
+
 def test_options_come_in_order_with_groups_opened() -> None:
     options = list(options_of(Config))
     assert [each.name for each in options] == [

@@ -16,7 +16,7 @@ from typing import get_origin
 from bertkit import __version__, console
 from bertkit.errors import SIGNALLED, InputError, Stopped
 from bertkit.files import free_bytes
-from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given
+from bertkit.flags import CONFIG_FILE, HELP_FLAGS, in_words, near, split_words, values_given, with_settings_of_the_run
 from bertkit.options import REQUIRED, Option, config_from, options_of
 
 # Command -> (module in bertkit.commands, what it does).  A new command is one row here and one file there.
@@ -88,6 +88,7 @@ def _run(words: list[str]) -> int:
     if wants_help:
         console.result(help_of(command, options))
         return 0
+    flags = with_settings_of_the_run(flags)
     module.run(config_from(module.Config, values_given(command, flags, rest, options)))
     return 0
 

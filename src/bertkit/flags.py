@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from bertkit.errors import InputError, InputErrors
 from bertkit.files import require_file
-from bertkit.options import REQUIRED, Option
+from bertkit.options import REQUIRED, SETTINGS_FILE, Option
 
 HELP_FLAGS = ("--help", "-h")
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -91,6 +91,15 @@ def split_words(command: str, words: list[str], options: list[Option]) -> tuple[
     if problems:
         raise InputErrors(problems)
     return given, rest, False
+
+
+def with_settings_of_the_run(flags: list[Given]) -> list[Given]:
+    """Return the flags, before them the settings file of the run that they resume: what is not said stays as it was."""
+    given = {flag.option.name: flag.raw for flag in flags}
+    if "resume_from" not in given or "output_dir" not in given or CONFIG_FILE.name in given:
+        return flags
+    path = Path(given["output_dir"]) / SETTINGS_FILE
+    return [Given(CONFIG_FILE, str(path)), *flags] if path.is_file() else flags
 
 
 def values_given(command: str, flags: list[Given], words: list[str], options: list[Option]) -> dict[str, Any]:

@@ -28,9 +28,18 @@ class Option:
     path: tuple[str, ...]  # where the value stands: ("masking", "mlm_probability")
 
 
-def option(default: Any = REQUIRED, *, help: str, aliases: tuple[str, ...] = ()) -> Any:
-    """Return a dataclass field that is a flag `--name`."""
-    return _field(default, {"help": help, "aliases": aliases})
+def option(
+    default: Any = REQUIRED,
+    *,
+    help: str,
+    aliases: tuple[str, ...] = (),
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Any:
+    """Return a dataclass field that is a flag `--name`.
+
+    presets: for each value of it, values of other flags where these are not given.
+    """
+    return _field(default, {"help": help, "aliases": aliases, "presets": presets})
 
 
 def argument(default: Any = REQUIRED, *, help: str) -> Any:
@@ -83,6 +92,9 @@ def options_of(
 def config_from(config: type, values: dict[str, Any]) -> Any:
     """Return an instance of `config` with the flat `values` {name: value} set, its groups included."""
     arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        if field.metadata.get("presets"):
+            values = {**field.metadata["presets"][values.get(field.name, field.default)], **values}
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
             arguments[field.name] = config_from(field.metadata["group"], {**field.metadata["defaults"], **values})

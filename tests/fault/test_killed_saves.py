@@ -26,7 +26,7 @@ def go_on(forge: Forge, folder: Path) -> None:
 # --- before and after every call that changes a file ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_before_or_after_any_change_of_a_file_does_no_harm(forge: Forge, tmp_path: Path, every: int) -> None:
     moment, kills = 1, 0
     while True:

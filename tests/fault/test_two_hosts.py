@@ -1,5 +1,6 @@
 """Two hosts, each a network of its own: the same losses as one process; parted, both end in bounded time."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -83,6 +84,7 @@ def test_two_hosts_train_as_one_process_does(forge: Forge, hosts: Hosts, tmp_pat
             processes.append(process)
         codes = [process.wait(2 * SECONDS) for process in processes]
     assert codes == [0, 0], processes[0].said() + processes[1].said()
+    assert json.loads((run / "run.json").read_text(encoding="utf-8"))["processes"] == 2
     together, alone = (metrics_of(each) for each in (run, tmp_path / "alone"))
     losses = [(mine["loss"], theirs["loss"]) for mine, theirs in zip(together, alone, strict=True) if "loss" in theirs]
     assert len(losses) > 60

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from processes import Forge, Running, ended, free_port, rank_variables, steps_logged, wait_until
 from safetensors.numpy import load_file
-from toy_run import metrics_of, toy_model_config, write_model_config, write_store
+from toy_run import metrics_of, toy_model_config, toy_tokenizer, write_model_config, write_store
 
+from bertkit.text.tokenizer import make_tokenizer
+from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertkit.train.checkpoint import damage, find_checkpoint
 
 SECONDS = 60.0  # for whatever should take two
@@ -23,12 +25,18 @@ class ToyRuns:
     folder: Path
     steps: int = 60
     flags: tuple[object, ...] = ()
+    documents: list[str] | None = None  # each character of theirs is a token; None: the toy corpus
     store: Path = field(init=False)
     size: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = write_store(self.folder)
-        self.size = write_model_config(self.folder / "model.json", toy_model_config())
+        tokenizer = toy_tokenizer()
+        if self.documents is not None:
+            characters = sorted({character for document in self.documents for character in document} - {" "})
+            tokenizer = make_tokenizer(Vocabulary((*SPECIAL_TOKENS, *characters)), do_lower_case=False)
+        self.store = write_store(self.folder, self.documents, tokenizer=tokenizer)
+        config = toy_model_config(vocab_size=tokenizer.vocabulary.size)
+        self.size = write_model_config(self.folder / "model.json", config)
 
     def words(self, run: Path, *more: object) -> list[object]:
         """Return the words of the command."""

@@ -105,6 +105,12 @@ def toy_config(store: Path | None, output: Path, **values: Any) -> command.Confi
     """The settings of a run of 12 steps of 8 rows, each step logged; `values` by the names of the flags."""
     base = {
         "output_dir": str(output),
+        "optimizer": "adamw",
+        "learning_rate": 1e-3,
+        "warmup_ratio": 0.1,
+        "final_learning_rate_ratio": 0.0,
+        "hidden_dropout_prob": None,
+        "attention_probs_dropout_prob": None,
         "data_dir": None if store is None else str(store),
         "max_seq_length": 32,
         "batch_size": 8,

@@ -250,6 +250,17 @@ def test_the_settings_file_of_a_run_repeats_it_to_the_last_bit(store: Path, tmp_
     assert weights(tmp_path / "run") == weights(tmp_path / "again")
 
 
+def test_a_run_is_resumed_by_its_folder_alone(store: Path, tmp_path: Path) -> None:
+    values = {"hidden_dropout_prob": 0.2, "save_every": 5, "learning_rate": 2e-3, "optimizer": "muon"}
+    pretrain(toy_config(store, tmp_path / "straight", **values))
+    with stopped_before(8):
+        pretrain(toy_config(store, tmp_path / "run", **values))
+    assert not (tmp_path / "run" / "eval_results.json").exists()
+    assert main(["pretrain", "--output_dir", str(tmp_path / "run"), "--resume_from", "last"]) == 0
+    assert metrics_of(tmp_path / "run") == metrics_of(tmp_path / "straight")
+    assert weights(tmp_path / "run") == weights(tmp_path / "straight")
+
+
 def test_the_settings_file_of_a_resumed_run_repeats_it_too(store: Path, tmp_path: Path) -> None:
     with stopped_before(8):
         pretrain(toy_config(store, tmp_path / "run", hidden_dropout_prob=0.2, save_every=5))

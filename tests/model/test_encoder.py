@@ -287,3 +287,14 @@ def test_the_padding_row_takes_no_gradient_from_being_looked_up() -> None:
     assert gradient is not None
     assert bool((gradient[5] == 0).all())
     assert bool((gradient[17] != 0).any())
+
+
+def test_a_batch_without_rows_goes_through_with_and_without_positions_to_read() -> None:
+    """A process that has no rows left in a step still takes its turn."""
+    encoder = Encoder(CONFIG).train()
+    ids, nothing = torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
+    for read in (None, nothing):
+        encoder.zero_grad()
+        found = encoder(ids, read_positions=read)
+        (found.last_hidden_state.sum() + found.pooler_output.sum()).backward()
+        assert all(p.grad is not None and not p.grad.any() for p in encoder.parameters())

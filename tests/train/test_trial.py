@@ -92,4 +92,4 @@ def test_another_failure_of_the_longest_batch_is_not_taken_for_memory(
 def test_the_rate_of_matrix_products_is_that_of_the_quickest(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 3.0, 3.0, 5.0, 5.0, 6.0, 6.0, 8.0, 8.0, 11.0])
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    assert math.isclose(trial.matrix_rate(runtime.start(TrainSettings())), 2 * 1024**3 / 1.0)
+    assert math.isclose(trial.matrix_rate(runtime.start(TrainSettings())), 2 * 512**3 / 1.0)

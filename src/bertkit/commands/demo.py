@@ -16,6 +16,7 @@ from bertkit.commands.vocab import build_vocabulary
 from bertkit.console import result, say, table
 from bertkit.errors import InputError
 from bertkit.options import group, option
+from bertkit.tasks.recipes import TRAINING_OF_DEFAULT_RECIPE
 from bertkit.text.documents import CorpusSettings, ReadingReport, part_of, read_documents
 from bertkit.train.settings import TrainSettings
 
@@ -28,15 +29,6 @@ FAMOUS_LINES = ["十年生死两茫茫。不思量。自难忘。", "我住长�
 FAMOUS_MASKS = "我住长江头，[MASK]住长[MASK]尾。"
 PAIRS_ASKED = 4
 SHOWN_OF_A_SENTENCE = 40  # characters in the table of pairs
-# What learns most in four minutes on two cores, by measurement (docs/performance.md).
-RECIPE = TrainSettings(
-    batch_size=32,
-    optimizer="muon",
-    learning_rate=3e-3,
-    muon_learning_rate=0.02,
-    warmup_ratio=0.05,
-    final_learning_rate_ratio=0.02,
-)
 
 
 @dataclass(frozen=True)
@@ -129,13 +121,13 @@ def _require_pairs(store: Path, directory: Path) -> None:
 
 def _pretraining(config: Config, directory: Path, store: Path) -> pretraining.Config:
     minutes = 4.0 if config.max_minutes is None and config.max_steps is None else config.max_minutes
-    training = replace(RECIPE, max_minutes=minutes, max_steps=config.max_steps, seed=config.seed)
+    training = TrainSettings(
+        **TRAINING_OF_DEFAULT_RECIPE, max_minutes=minutes, max_steps=config.max_steps, seed=config.seed
+    )
     return pretraining.Config(
         output_dir=str(directory),
         data_dir=str(store),
         model_size=config.model_size,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
         training=training,
     )
 
@@ -204,5 +196,5 @@ def _say_what_next(directory: Path, *, example: str) -> None:
   bertkit fill-mask --model {directory} "{example}"
   bertkit next-sentence --model {directory} "A" "B"
   bertkit demo --input_file YOUR_TEXT --output_dir runs/mine
-  bertkit pretrain --data_dir {directory}/store --output_dir runs/longer --max_minutes 20 --optimizer muon"""
+  bertkit pretrain --data_dir {directory}/store --output_dir runs/longer --max_minutes 20"""
     )

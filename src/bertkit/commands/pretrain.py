@@ -21,6 +21,7 @@ from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError, Stopped
 from bertkit.files import sha256_of_file
 from bertkit.options import group, option, values_of, write_settings
+from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, TRAINING_OF_DEFAULT_RECIPE, Recipe, in_words
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings
 
@@ -49,13 +50,22 @@ class Config:
     model_name_or_path: str | None = option(
         None, help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model"
     )
-    hidden_dropout_prob: float | None = option(None, help="share of activations dropped; null: 0.1, or the model's")
+    recipe: Recipe = option(
+        DEFAULT_RECIPE,
+        presets=RECIPES,
+        help="values of settings that are not given: muon (learns most in little time), or bert (as BERT was trained: "
+        "AdamW, dropout 0.1, 256 rows)",
+    )
+    hidden_dropout_prob: float | None = option(
+        RECIPES[DEFAULT_RECIPE]["hidden_dropout_prob"], help="share of activations dropped; null: the model's"
+    )
     attention_probs_dropout_prob: float | None = option(
-        None, help="share of attention weights dropped; null: 0.1, or the model's"
+        RECIPES[DEFAULT_RECIPE]["attention_probs_dropout_prob"],
+        help="share of attention weights dropped; null: the model's",
     )
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings)
-    training: TrainSettings = group(TrainSettings)
+    training: TrainSettings = group(TrainSettings, defaults=TRAINING_OF_DEFAULT_RECIPE)
     phases: str | None = option(
         None,
         help="lengths of rows one after the other, as 128:0.9,512:0.1: LENGTH:SHARE of the steps, in place of "
@@ -145,6 +155,8 @@ def pretrain(config: Config) -> dict[str, Any]:
         Path(config.output_dir), resume_from=config.training.resume_from, base=config.model_name_or_path
     )
     config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
+    if config.training.resume_from is None:
+        say(in_words(config.recipe))
     work = open_work(config)
     with work.runtime.answering():
         config = _with_length(config, work)

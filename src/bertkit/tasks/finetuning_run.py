@@ -202,6 +202,7 @@ class FineTuningRun:
             coverage = {part: dict(report.rows()) for part, report in self.data.coverage.items()}
             update_run(self.directory, {**facts_at_the_end(state), "coverage": coverage})
         job.log.close()
+        self.runtime.wait_for_all()  # until the first process has written
         return results
 
     def _write_predictions(self, part: str, answers: list[Any]) -> None:

@@ -23,7 +23,7 @@ from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load, model_files
 from bertkit.tasks import diagnosis
 from bertkit.tasks.held_out import GOOGLE_NAMES, evaluate, in_words, sample_texts, unigram_loss
-from bertkit.tasks.layers import is_layer_matrix, layers_above
+from bertkit.tasks.layers import is_layer_matrix, layers_above, prepare
 from bertkit.tasks.phases import Phase
 from bertkit.tasks.pretraining import PretrainingLoss, PretrainingSource
 from bertkit.tasks.pretraining_model import num_parameters
@@ -117,6 +117,7 @@ class PretrainingRun:
         for number, phase in enumerate(self.source.phases or (Phase(self.source.pairs.max_seq_length, 1.0),)):
             source = replace(self.source, pairs=self.source.pairs_of(number), phases=(), epoch_starts=[])
             model = copy.deepcopy(self.model)
+            prepare(model.encoder, training)  # a copy is not compiled
             job = self.job(training, source=source, model=model, log=log, fingerprint={})
             seconds += phase.share * trial.seconds_a_step(job)
         return seconds
@@ -218,6 +219,7 @@ class PretrainingRun:
                 write_atomically(self.directory / name, content)
             update_run(self.directory, facts_at_the_end(state))
         job.log.close()
+        self.runtime.wait_for_all()  # until the first process has written
         return results
 
     def files(

@@ -128,6 +128,9 @@ def _evaluate_and_log(job: Job, state: TrainState) -> bool:
     evaluated = state.step % job.eval_every == 0 or last
     is_best = evaluated and _note_best(job, state, job.evaluate(state.step))
     job.runtime.watchdog.beat()
+    if _has_stalled(job, state) and state.window.counts:  # the last line of a run that ends early
+        job.log.write("train", state.step, _metrics(job, state))
+        state.window = Window()
     return is_best or state.step % job.save_every == 0 or last or _has_stalled(job, state)
 
 

@@ -17,7 +17,8 @@ from bertkit.train.state import TrainState
 
 MEASURED_STEPS, MEASURED_SECONDS = 20, 5.0  # at least this much is run to tell how many steps fit into minutes
 MOST_MEASURED = 10**6
-MATRIX_SIZE, MATRIX_ROUNDS = 1024, 5
+MATRIX_SIZE = {"cpu": 512}  # rows and columns of the matrices whose product is timed: 10 ms on a processor
+LARGE_MATRIX, MATRIX_ROUNDS = 4096, 5  # elsewhere: small ones do not fill a GPU
 MOMENTS = 2  # tensors of a parameter's size that AdamW keeps; Muon keeps one
 
 
@@ -78,8 +79,8 @@ def seconds_a_step(job: Job) -> float:
 
 def matrix_rate(runtime: Runtime) -> float:
     """Return the operations a second of matrix products on all processes, in the precision of training, measured."""
-    left = torch.randn(MATRIX_SIZE, MATRIX_SIZE, device=runtime.device)
-    right = torch.randn(MATRIX_SIZE, MATRIX_SIZE, device=runtime.device)
+    size = MATRIX_SIZE.get(runtime.device.type, LARGE_MATRIX)
+    left, right = (torch.randn(size, size, device=runtime.device) for _ in range(2))
     seconds = []
     with runtime.autocast():
         for _ in range(MATRIX_ROUNDS):
@@ -87,4 +88,4 @@ def matrix_rate(runtime: Runtime) -> float:
             product = left @ right
             product[0, 0].item()  # a GPU is done when a number is here
             seconds.append(time.perf_counter() - began)
-    return sum(runtime.sums([2 * MATRIX_SIZE**3 / min(seconds)]))
+    return sum(runtime.sums([2 * size**3 / min(seconds)]))

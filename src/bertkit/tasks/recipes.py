@@ -1,0 +1,50 @@
+"""Settings that go together: how a model is pre-trained unless one says otherwise, and how BERT was.
+
+In: nothing.  Out: by a recipe's name, the values of flags that are not given.  Next: ../commands/pretrain.py
+"""
+
+from typing import Any, Literal
+
+Recipe = Literal["muon", "bert"]
+DEFAULT_RECIPE: Recipe = "muon"
+RECIPES: dict[str, dict[str, Any]] = {
+    # What learns most in minutes to hours on few cores, by measurement (docs/performance.md); tuned for tiny.
+    "muon": {
+        "optimizer": "muon",
+        "learning_rate": 3e-3,
+        "muon_learning_rate": 0.02,
+        "batch_size": 32,
+        "warmup_ratio": 0.05,
+        "final_learning_rate_ratio": 0.02,
+        "mlm_probability": 0.15,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    },
+    # Devlin et al. 2019, appendix A.2; epsilon as in Google's optimization.py.
+    "bert": {
+        "optimizer": "adamw",
+        "learning_rate": 1e-4,
+        "adam_beta2": 0.999,
+        "adam_epsilon": 1e-6,
+        "weight_decay": 0.01,
+        "batch_size": 256,
+        "warmup_ratio": 0.01,
+        "final_learning_rate_ratio": 0.0,
+        "mlm_probability": 0.15,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+    },
+}
+NOT_OF_TRAINING = frozenset({"hidden_dropout_prob", "attention_probs_dropout_prob", "mlm_probability"})
+TRAINING_OF_DEFAULT_RECIPE = {k: v for k, v in RECIPES[DEFAULT_RECIPE].items() if k not in NOT_OF_TRAINING}
+
+
+def in_words(recipe: Recipe) -> str:
+    """Return a recipe as one line for people.
+
+    >>> in_words("bert").split(";")[0]
+    'recipe bert: adamw, learning_rate 0.0001'
+    """
+    values = RECIPES[recipe]
+    rest = [f"{name} {value:g}" for name, value in values.items() if name not in ("optimizer", "learning_rate")]
+    return f"recipe {recipe}: {values['optimizer']}, learning_rate {values['learning_rate']:g}; " + ", ".join(rest)

@@ -1,0 +1,31 @@
+"""Recipes: every value is a setting of `pretrain`, and the default one is what its flags say."""
+
+import pytest
+
+from bertkit.commands.pretrain import Config
+from bertkit.options import config_from, options_of, values_of
+from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, in_words
+
+NEEDED = {"output_dir": "run", "data_dir": "store"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_names_settings_and_is_what_a_run_gets(recipe: str) -> None:
+    assert RECIPES[recipe].keys() <= {option.name for option in options_of(Config)}
+    values = values_of(config_from(Config, {**NEEDED, "recipe": recipe}))
+    assert {name: values[name] for name in RECIPES[recipe]} == RECIPES[recipe]
+
+
+def test_the_defaults_of_the_flags_are_those_of_the_default_recipe() -> None:
+    defaults = {option.name: option.default for option in options_of(Config)}
+    assert {name: defaults[name] for name in RECIPES[DEFAULT_RECIPE]} == RECIPES[DEFAULT_RECIPE]
+    assert Config(**NEEDED) == config_from(Config, NEEDED)
+
+
+def test_a_flag_goes_before_the_recipe() -> None:
+    values = values_of(config_from(Config, {**NEEDED, "recipe": "bert", "batch_size": 8}))
+    assert (values["batch_size"], values["optimizer"], values["adam_epsilon"]) == (8, "adamw", 1e-6)
+
+
+def test_a_recipe_is_said_with_its_values() -> None:
+    assert in_words("muon").startswith("recipe muon: muon, learning_rate 0.003; muon_learning_rate 0.02, batch_size 32")
