@@ -102,7 +102,6 @@ class SelfAttention(nn.Module):
         read: the output is then (n, hidden), of these positions alone; every token stays a key and a value.
         A head's share (batch, heads, seq, hidden) is what it adds to the output: their sum and the bias are the output.
         """
-        batch = hidden.size(0)
         query, key, value = self._projected(hidden, read)
         context, weights = attend(
             query,
