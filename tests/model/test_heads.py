@@ -253,14 +253,3 @@ def test_labels_of_another_shape_or_outside_their_range_are_refused(name: str, l
     inputs = {name: labels} | ({"mlm_positions": POSITIONS} if name == "mlm_targets" else {})
     with pytest.raises(InputError, match=message):
         model_of()(INPUT_IDS, **inputs)
-
-
-def test_a_batch_without_rows_has_logits_without_rows_and_a_gradient() -> None:
-    # What a process gets to do when there are fewer micro-batches than processes.
-    model = PretrainingModel(CONFIG)
-    ids, none = torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-    mlm_logits, nsp_logits = model.logits_where_read(ids, mlm_positions=none, token_type_ids=ids)
-    assert nsp_logits is not None
-    assert (mlm_logits.shape, nsp_logits.shape) == ((0, model.config.vocab_size), (0, 2))
-    (mlm_logits.sum() + nsp_logits.sum()).backward()
-    assert model(ids).mlm_logits.shape == (0, 1, CONFIG.vocab_size)

@@ -120,11 +120,11 @@ class SelfAttention(nn.Module):
 
     def _projected(self, hidden: Tensor, read: ReadRows | None) -> tuple[Tensor, Tensor, Tensor]:
         """Query (batch, heads, queries, head_dim), key and value (batch, heads, seq, head_dim)."""
-        batch = hidden.size(0)
+        batch, seq, _ = hidden.shape
         width = len(self.kept_heads) * self.head_dim
         if read is None:
             fused = self.query_key_value(hidden)  # (batch, seq, 3 · width)
-            query, key, value = self._by_heads(fused, 3)
+            query, key, value = self._by_heads(fused, batch, seq)
             return query, key, value
         # A layer that was put in the place of the matrix (quantized, say) is asked for all rows.
         if type(self.query_key_value) is nn.Linear:
@@ -138,13 +138,14 @@ class SelfAttention(nn.Module):
             pairs = fused[..., width:]  # (batch, seq, 2 · width)
         # Rows of which fewer positions are read get queries of 0, whose context nobody takes.
         together = queries.new_zeros(batch * read.width, width).index_copy(0, read.slots, queries)
-        [query] = self._by_heads(together.view(batch, read.width, width), 1)
-        key, value = self._by_heads(pairs, 2)
+        [query] = self._by_heads(together, batch, read.width)
+        key, value = self._by_heads(pairs, batch, seq)
         return query, key, value
 
-    def _by_heads(self, projected: Tensor, number: int) -> tuple[Tensor, ...]:
-        """So many tensors (batch, heads, seq, head_dim), which stand side by side."""
-        heads = projected.view(*projected.shape[:-1], number, len(self.kept_heads), self.head_dim)
+    def _by_heads(self, projected: Tensor, batch: int, seq: int) -> tuple[Tensor, ...]:
+        """One, two or three tensors (batch, heads, seq, head_dim) of those that stand side by side."""
+        together = projected.size(-1) // (len(self.kept_heads) * self.head_dim)  # one, two or three
+        heads = projected.view(batch, seq, together, len(self.kept_heads), self.head_dim)
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _shares(self, context: Tensor) -> Tensor:
