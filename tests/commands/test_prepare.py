@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from toy_data import TOY
 
 from bertkit.commands.prepare import Config, run
-from bertkit.data import preparation
+from bertkit.data import chunks
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
@@ -140,7 +141,7 @@ def test_google_mode_writes_instances_and_no_store(tmp_path: Path, text: CorpusS
 def test_an_empty_training_part_is_said(
     tmp_path: Path, text: CorpusSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "part_of", lambda text, *, validation_split: "test")
+    monkeypatch.setattr(chunks, "parts_of", lambda digests, *, validation_split: np.full(len(digests), 2))
     run(config_of(tmp_path, text))
     captured = capsys.readouterr()
     assert "no document fell to the training part; prepare again with --validation_split false" in captured.err

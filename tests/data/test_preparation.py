@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from toy_data import TOY, documents_of, flat, toy_ids
 
-from bertkit.data import preparation
+from bertkit.data import chunks, preparation
 from bertkit.data.preparation import PreparationReport, PreparationSettings, prepare_store, store_key
 from bertkit.data.store import MANIFEST, PARTS, Store, open_parts, open_store, read_manifest
 from bertkit.errors import InputError
 from bertkit.text.documents import CorpusSettings, part_of
+from bertkit.text.parts import parts_of
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer, make_tokenizer
 
 TOKENIZER = make_tokenizer(TOY, do_lower_case=True)
@@ -115,7 +118,7 @@ def test_documents_are_tokenized_in_chunks_and_written_as_if_they_were_not(
 ) -> None:
     corpus = corpus_of(tmp_path, *MANY, DROPPED, *CI)
     prepared(corpus, tmp_path / "one", validation_split=True)
-    monkeypatch.setattr(preparation, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
     prepared(corpus, tmp_path / "two", validation_split=True)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -173,8 +176,8 @@ def test_nine_hundred_copies_of_a_thousand_documents_are_reported(tmp_path: Path
 def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = corpus_of(tmp_path / "text", *MANY)
     before = contents(tmp_path)
-    monkeypatch.setattr(preparation, "CHUNK_BYTES", 100)
-    monkeypatch.setattr(preparation, "part_of", failing_after(20))
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(chunks, "parts_of", failing_after(2))
     with pytest.raises(OSError, match="disk full"):
         prepared(corpus, tmp_path / "store")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store.tmp", "text"]  # to be gone on with
@@ -191,7 +194,8 @@ def test_an_error_in_the_middle_leaves_an_older_store_as_it_was(
 ) -> None:
     prepared(corpus_of(tmp_path / "text", *CI), tmp_path / "store")
     before = contents(tmp_path / "store")
-    monkeypatch.setattr(preparation, "part_of", failing_after(20))
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(chunks, "parts_of", failing_after(2))
     with pytest.raises(OSError, match="disk full"):
         prepared(corpus_of(tmp_path / "text", *MANY), tmp_path / "store")
     assert contents(tmp_path / "store") == before
@@ -201,12 +205,12 @@ def test_an_error_in_the_middle_leaves_an_older_store_as_it_was(
 def failing_after(number: int) -> object:
     calls = iter(range(number))
 
-    def part(text: str, *, validation_split: bool) -> str:
+    def parts(digests: NDArray[np.uint8], *, validation_split: bool) -> NDArray[np.int64]:
         if next(calls, None) is None:
             raise OSError("disk full")
-        return "train"
+        return parts_of(digests, validation_split=False)
 
-    return part
+    return parts
 
 
 def test_problems_of_the_text_leave_nothing_and_are_named(tmp_path: Path) -> None:

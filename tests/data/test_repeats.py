@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ def test_the_count_is_that_of_a_plain_counter_however_many_are_held(
     with pytest.MonkeyPatch.context() as patch, RepeatCounter(tmp_path) as counter:
         patch.setattr(repeats, "HELD", held)
         for text in texts:
-            counter.add(hash(text))
+            counter.add(np.array([hash(text)]).view(np.uint64))
         assert counter.count() == sum(Counter(texts).values()) - len(Counter(texts))
     assert list(tmp_path.iterdir()) == []
 
@@ -28,5 +29,5 @@ def test_hashes_of_every_size_meet_their_equals(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(repeats, "HELD", 100)
     with RepeatCounter(tmp_path) as counter:
         for number in [*range(0, 2**64, 2**55), *range(0, 2**64, 2**56)]:
-            counter.add(number)
+            counter.add(np.array([number], dtype=np.uint64))
         assert counter.count() == 2**8

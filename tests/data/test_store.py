@@ -163,7 +163,7 @@ def test_a_writer_goes_on_behind_the_shards_of_a_killed_one(tmp_path: Path) -> N
     killed.add(encoded(POEMS[:3]))  # what does not fill a shard is lost with the process
     again = StoreWriter(tmp_path / "part", vocab_size=100, unk_id=6, shard_tokens=8)
     assert 0 < again.num_given < 3
-    rest = encoded(POEMS).take(np.arange(len(POEMS)) >= again.num_given)
+    rest = encoded(POEMS).between(again.num_given, len(POEMS))
     again.add(rest)
     again.close(vocabulary_hash="0" * 64)
     files = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("whole", "part")]
@@ -187,8 +187,7 @@ def test_what_was_dropped_before_a_kill_is_still_counted(tmp_path: Path) -> None
     for folder, cuts in (("whole", [6]), ("killed", [2, 4, 5, 6])):
         for end in cuts:  # (each writer but the last is dropped as if killed)
             writer = StoreWriter(tmp_path / folder, vocab_size=100, unk_id=6, shard_tokens=6)
-            places = np.arange(6)
-            writer.add(encoded(documents).take((places >= writer.num_given) & (places < end)))
+            writer.add(encoded(documents).between(writer.num_given, end))
         manifest = writer.close(vocabulary_hash="")
         assert (manifest["documents"], manifest["documents_without_tokens"]) == (3, 3)
         assert manifest["documents_of_one_sentence"] == 3

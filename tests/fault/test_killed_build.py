@@ -13,12 +13,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from toy_data import TOY
 
-from bertkit.data import preparation
+from bertkit.data import chunks, helpers, preparation
 from bertkit.data.encoding import encode_documents
 from bertkit.data.preparation import JOURNAL, PreparationReport, PreparationSettings, prepare_store
 from bertkit.data.store import MANIFEST, PARTS
@@ -34,12 +35,12 @@ SETTINGS = PreparationSettings(shard_tokens=60, word_segmenter="spaces")
 BUILD = """
 import sys
 from pathlib import Path
-from bertkit.data import preparation
+from bertkit.data import chunks, preparation
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import load_tokenizer
 
 text, vocabulary, store = sys.argv[1:]
-preparation.CHUNK_BYTES = 400
+chunks.CHUNK_BYTES = 400
 settings = preparation.PreparationSettings(shard_tokens=60, word_segmenter="spaces")
 tokenizer = load_tokenizer(vocabulary, do_lower_case=True)
 print("begins", flush=True)
@@ -53,7 +54,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "CHUNK_BYTES", 400)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
 
 
 def write_corpus(folder: Path, *, documents: int = 40, seed: int = 0) -> CorpusSettings:
@@ -243,7 +244,7 @@ def test_the_build_that_goes_on_says_so_and_encodes_only_the_rest(
     stopped_build(corpus, tmp_path / "store", shards=4)
     encoded: list[str] = []
     monkeypatch.setattr(
-        preparation,
+        helpers,
         "encode_documents",
         lambda documents, settings: encoded.extend(d.id for d in documents) or encode_documents(documents, settings),
     )
@@ -311,6 +312,21 @@ def test_another_number_of_workers_goes_on_with_the_same_build(tmp_path: Path, s
     assert contents(tmp_path / "store") == contents(tmp_path / "wanted")
 
 
+def test_the_hashes_of_a_killed_build_are_not_left_in_the_store(
+    tmp_path: Path, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path)
+    prepared(corpus, tmp_path / "wanted")
+    monkeypatch.setattr("bertkit.data.repeats.HELD", 5)
+    monkeypatch.setattr(TemporaryDirectory, "cleanup", lambda self: self._finalizer.detach())
+    folder = stopped_build(corpus, tmp_path / "store", shards=3)
+    assert [*folder.glob(".hashes-*/*")]
+    monkeypatch.undo()
+    prepared(corpus, tmp_path / "store")
+    assert contents(tmp_path / "store") == contents(tmp_path / "wanted")
+    assert {path.name for path in (tmp_path / "store").iterdir() if path.is_dir()} == {*PARTS}
+
+
 def test_a_problem_of_the_input_leaves_nothing_of_the_build(tmp_path: Path, small_chunks: None) -> None:
     (tmp_path / "text.jsonl").write_text('{"text": "明月。"}\n' * 60 + '{"text": 7}\n', encoding="utf-8")
     corpus = CorpusSettings(input_file=str(tmp_path / "text.jsonl"), format="jsonl")
@@ -346,10 +362,10 @@ def test_a_killed_worker_is_said_and_what_is_finished_is_kept(
     @contextmanager
     def breaking(*, workers: int, dask: str | None, at_start: Callable[[], None]) -> Iterator[tuple[Executor, int]]:
         at_start()  # (this pool is this process)
-        yield BreakingPool(3), workers  # type: ignore[misc]
+        yield BreakingPool(4), workers  # type: ignore[misc]
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "open_executor", breaking)
+        patch.setattr(helpers, "open_executor", breaking)
         with pytest.raises(
             InputError,
             match=r"--workers: a process that tokenized was ended from outside .*\n  value: 2\n.*run the same",

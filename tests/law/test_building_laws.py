@@ -7,15 +7,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_data import TOY, documents_of, flat
 
-from bertkit.data import preparation
+from bertkit.data import chunks, helpers, preparation
 from bertkit.data.preparation import PreparationReport, PreparationSettings, prepare_store
 from bertkit.data.store import open_parts
 from bertkit.errors import InputError
-from bertkit.text.documents import CorpusSettings
+from bertkit.text.documents import CorpusSettings, Document
 from bertkit.text.tokenizer import load_tokenizer, make_tokenizer
 
 TOKENIZER = make_tokenizer(TOY, do_lower_case=True)
@@ -41,12 +42,19 @@ WORDS = [
 BUILD = """
 import sys
 from pathlib import Path
-from bertkit.data import preparation
+from bertkit.data import chunks, helpers, preparation
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import load_tokenizer
 
 text, vocabulary, store, workers, chunk_bytes, cluster = sys.argv[1:]
-preparation.CHUNK_BYTES = int(chunk_bytes)
+chunks.CHUNK_BYTES = int(chunk_bytes)
+offer = helpers.Processes.offer
+
+def offer_when_started(self, documents):
+    self._started.result()
+    return offer(self, documents)
+
+helpers.Processes.offer = offer_when_started
 
 def build(dask):
     settings = preparation.PreparationSettings(
@@ -116,6 +124,20 @@ def run(script: str, *arguments: object, hash_seed: int = 0) -> str:
     return done.stdout
 
 
+def note_what_is_done_elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have this process wait until the others have started; returns for every chunk whether one of them gets it."""
+    offer, done_elsewhere = helpers.Processes.offer, list[bool]()
+
+    def noted(self: helpers.Processes, documents: list[Document]) -> helpers.Encoding | None:
+        self._started.result()
+        encoding = offer(self, documents)
+        done_elsewhere.append(encoding is not None)
+        return encoding
+
+    monkeypatch.setattr(helpers.Processes, "offer", noted)
+    return done_elsewhere
+
+
 # ---- A1: the same bytes ----
 
 
@@ -124,8 +146,10 @@ def test_two_processes_and_small_chunks_give_the_bytes_and_the_report_of_one(
 ) -> None:
     corpus = write_corpus(tmp_path / "text.txt", documents=100)
     one = prepared(corpus, tmp_path / "one")
-    monkeypatch.setattr(preparation, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 700)
+    done_elsewhere = note_what_is_done_elsewhere(monkeypatch)
     two = prepared(corpus, tmp_path / "two", workers=2)
+    assert {*done_elsewhere} == {True, False}
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert len(list((tmp_path / "one" / "train").glob("*.arrow"))) > 3
     assert one.text() == two.text()
@@ -161,7 +185,7 @@ def test_workers_chunks_hash_seeds_and_a_cluster_give_the_same_bytes(tmp_path: P
     wanted = contents(tmp_path / "wanted")
     number = 0
     for workers in [1] if cluster else [1, 2, 4]:
-        for chunk_bytes in (2000, preparation.CHUNK_BYTES):
+        for chunk_bytes in (2000, chunks.CHUNK_BYTES):
             for hash_seed in (0, 1, 4711):
                 store = tmp_path / f"store-{number}"
                 report = run(
@@ -179,15 +203,15 @@ def test_no_more_chunks_wait_than_a_cluster_can_take(tmp_path: Path, monkeypatch
     """The text waits in its file, not in memory: twice the workers and one."""
     distributed = pytest.importorskip("distributed", reason="needs the extra bertkit[cluster]")
     corpus = write_corpus(tmp_path / "text.txt", documents=200)
-    monkeypatch.setattr(preparation, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
     asked = []
-    encoded = preparation._encoded
+    in_order = preparation.encoded_in_order
 
-    def noted(*arguments: object, in_flight: int) -> object:
-        asked.append(in_flight)
-        return encoded(*arguments, in_flight=in_flight)  # type: ignore[arg-type]
+    def noted(chunks: Any, settings: Any, cluster: Any) -> object:
+        asked.append(cluster.most_waiting)
+        return in_order(chunks, settings, cluster)
 
-    monkeypatch.setattr(preparation, "_encoded", noted)
+    monkeypatch.setattr(preparation, "encoded_in_order", noted)
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None
     ) as cluster:

@@ -1,16 +1,18 @@
 """Raw text → documents: nothing is lost, nothing is guessed without a word, every fault has its place."""
 
+import contextlib
 import gzip
 import io
 import json
 import lzma
 import os
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.errors import InputError, InputErrors
@@ -456,9 +458,47 @@ def test_lines_of_any_encoding_are_the_lines_of_the_text(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encodings, "PIECE", piece)
+        patch.setattr(encodings, "BLOCK", piece)
         stream = io.BytesIO(text.encode(encoding))
         lines = [line for _, line in decoded_lines(stream, Path("x"), encoding=encoding, changed=Counter())]
     assert lines == text.removesuffix("\n").split("\n") if text else lines in ([], [""])
+
+
+ENDS = st.sampled_from(["\r", "\n", "\r\n", "明", "a", " ", "\u2028", "\x85", "\0", "\udcff"])
+
+
+@settings(deadline=None)
+@given(pieces=st.lists(ENDS, max_size=16), block=st.integers(1, 20))
+def test_blocks_of_any_size_give_the_lines_the_counts_and_the_fault_of_one_line_at_a_time(
+    pieces: list[str], block: int
+) -> None:
+    from bertkit.text import encodings
+
+    content = "".join(pieces).encode("utf-8", errors="surrogateescape")  # \udcff: a byte that is no UTF-8
+    wanted: list[str] = []
+    counts, fault = Counter[str](), None
+    for raw in re.findall(rb"[^\n]*\n|[^\n]+", content):
+        if b"\0" in raw or b"\xff" in raw:
+            fault = f"x:{len(wanted) + 1}: byte "
+            break
+        text = raw.decode().removesuffix("\n")
+        if raw.endswith(b"\r\n"):
+            text = text[:-1]
+            counts["CRLF line end made LF"] += 1
+        if "\r" in text:
+            counts["lone CR taken as a line end"] += text.count("\r")
+        wanted += text.removesuffix("\r").split("\r")
+    found: list[str] = []
+    changed = Counter[str]()
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as expected:
+        patch.setattr(encodings, "BLOCK", block)
+        if fault:
+            expected.enter_context(pytest.raises(InputError, match=fault))
+        for number, line in decoded_lines(io.BytesIO(content), Path("x"), encoding="utf-8", changed=changed):
+            assert number == len(found) + 1
+            found.append(line)
+    assert found == wanted
+    assert fault or changed == counts
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "gb18030"])

@@ -1,7 +1,7 @@
 """Who does the work of preparation: this process, several processes, or the workers of a Dask cluster.
 
-In: how many, or where.  Out: a concurrent.futures.Executor, or None for this process, and how many work for it.
-Next: encoding.py
+In: how many, or where.  Out: a concurrent.futures.Executor, or None for this process alone, and how many work.
+Next: helpers.py
 """
 
 import multiprocessing
@@ -18,8 +18,9 @@ DASK_TIMEOUT = "10s"  # for the scheduler to answer
 def open_executor(
     *, workers: int, dask: str | None, at_start: Callable[[], None] | None = None
 ) -> Iterator[tuple[Executor | None, int]]:
-    """Yield what runs the work, and how many pieces of it run at once; it ends with the block.
+    """Yield what runs the work, and how many work; it ends with the block.
 
+    workers: processes, this one among them: the executor has one less.
     at_start: what each new process of our own does first; not done by Dask's workers, which are not ours.
 
     Raises:
@@ -33,7 +34,7 @@ def open_executor(
     else:
         # Fresh processes: a fork of a process whose tokenizer has started threads may never wake up.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=at_start) as executor:
+        with ProcessPoolExecutor(workers - 1, mp_context=context, initializer=at_start) as executor:
             yield executor, workers
 
 

@@ -2,32 +2,21 @@
 
 In: CorpusSettings and a Tokenizer.  Out: STORE/{train,validation,test}, the tokenizer's files, one manifest.
 Bytes depend on text and settings only: not on processes, chunks, or how often the build was killed and begun again.
-Next: encoding.py
+Next: chunks.py, then helpers.py
 """
 
-import functools
 import json
 import shutil
 import time
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import BrokenExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bertkit.console import Progress, say
-from bertkit.data.encoding import (
-    EncodedDocuments,
-    EncodingSettings,
-    columns_of,
-    encode_columns,
-    encode_documents,
-    remember,
-)
-from bertkit.data.executors import open_executor
+from bertkit.data.chunks import Chunk, read_chunks
+from bertkit.data.encoding import EncodedDocuments, EncodingSettings
+from bertkit.data.helpers import encoded_in_order, open_helpers
 from bertkit.data.preparation_report import PreparationReport
 from bertkit.data.repeats import RepeatCounter
 from bertkit.data.store import COUNTS, FORMAT_VERSION, MANIFEST, PARTS
@@ -35,15 +24,13 @@ from bertkit.data.store_key import PreparationSettings, store_key
 from bertkit.data.store_writer import StoreWriter
 from bertkit.errors import InputError
 from bertkit.files import finish_directory, put_back, write_atomically
-from bertkit.text.corpus import CorpusReport, open_corpus
-from bertkit.text.documents import CorpusSettings, Document, part_of
+from bertkit.text.documents import CorpusSettings
 from bertkit.text.readers import COMPRESSED, find_sources
 from bertkit.text.tokenizer import Tokenizer
 
 __all__ = ["PreparationReport", "PreparationSettings", "prepare_store", "store_key"]
 
-CHUNK_BYTES = 1 << 20  # text handed to a process at a time
-BYTES_OF_A_CHARACTER = 3  # of Chinese in UTF-8; near enough for chunks and progress
+ESTIMATE_BYTES = 1 << 20
 JOURNAL = "building.json"  # in STORE.tmp: whose half-built store it is
 
 
@@ -61,9 +48,9 @@ def prepare_store(
     key = store_key(corpus, tokenizer, settings)
     folder = _begun_folder(output_directory, key)
     try:
-        report = _build(corpus, tokenizer, folder, settings)
-        for name, content in tokenizer.files().items():
+        for name, content in tokenizer.files().items():  # first, as other processes read them
             write_atomically(folder / name, content)
+        report = _build(corpus, tokenizer, folder, settings)
         _write_manifest(folder, corpus, tokenizer, settings, report, key)
         (folder / JOURNAL).unlink(missing_ok=True)
         finish_directory(folder, output_directory)
@@ -106,8 +93,8 @@ def _begun_folder(output_directory: Path, key: str) -> Path:
     named = next((folder / name for name in (JOURNAL, MANIFEST) if (folder / name).is_file()), None)
     if named is not None and json.loads(named.read_text(encoding="utf-8"))["key"] == key:
         say(f"going on with the build that was stopped: {folder}")
-        for unfinished in folder.rglob(".*.tmp"):  # of a file that the killed process was writing
-            unfinished.unlink()
+        for unfinished in [*folder.rglob(".*.tmp")]:  # of the killed process: a file half written, its hashes
+            shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink()
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -132,26 +119,22 @@ def _build(
     ]
     report.cleaning = settings.cleaning
     done = [writer.num_given for writer in writers]
-    total, began, is_first = _size_of(corpus), time.perf_counter(), True
+    total = _size_of(corpus)
+    estimate = _Estimate(total)
     with (
         RepeatCounter(folder) as repeats,
-        open_executor(workers=settings.workers, dask=settings.dask, at_start=functools.partial(remember, encoding)) as (
-            executor,
-            num_workers,
-        ),
+        open_helpers(encoding, folder, workers=settings.workers, dask=settings.dask) as helpers,
         Progress("preparing", total=total, unit="bytes") as progress,
     ):
-        chunks = _Reader(corpus, settings, done, report.corpus, repeats).chunks()
-        # Processes of our own know the settings from their start; Dask's are told with every chunk.
-        told = encoding if executor is None or settings.dask else None
-        for chunk, encoded in _encoded(chunks, told, executor, in_flight=2 * num_workers + 1):
-            if executor is None and is_first and chunk.documents and total:
-                _say_estimate(total / chunk.size, encoded, time.perf_counter() - began)
-            is_first = False
-            for number, writer in enumerate(writers):
-                in_part = chunk.parts == number
-                if in_part.any():
-                    writer.add(encoded.take(in_part))
+        chunks = read_chunks(corpus, settings, done, report.corpus, repeats)
+        for chunk, encoded in encoded_in_order(chunks, encoding, helpers):
+            if helpers is None:
+                estimate.add(chunk, encoded)
+            first = 0
+            for writer, end in zip(writers, chunk.ends, strict=True):
+                if first < end:
+                    writer.add(encoded.between(first, end))
+                first = end
             report.unknown_characters.update(encoded.unknown_characters)
             progress.advance(chunk.size)
         report.repeated_documents = repeats.count()
@@ -171,11 +154,22 @@ def _build(
     return report
 
 
-def _say_estimate(chunks: float, first: EncodedDocuments, seconds: float) -> None:
-    """Say what the whole will take, going by its first chunk."""
-    megabytes = chunks * (first.tokens.nbytes / 2 + first.sentence_lengths.nbytes / 2) / 1e6  # uint16, int32 on disk
-    if chunks > 2:
-        say(f"about {megabytes:,.0f} MB on disk and {chunks * seconds:,.0f} seconds, by the first megabyte")
+@dataclass
+class _Estimate:
+    """What the whole will take, said once, going by the first megabyte of its text."""
+
+    total: int | None  # bytes of text
+    began: float = field(default_factory=time.perf_counter)
+    size: int = 0
+    stored: float = 0.0  # bytes
+
+    def add(self, chunk: Chunk, encoded: EncodedDocuments) -> None:
+        before, self.size = self.size, self.size + chunk.size
+        self.stored += encoded.tokens.nbytes + encoded.sentence_lengths.nbytes / 2  # (int32 on disk)
+        if self.total is not None and before < ESTIMATE_BYTES <= self.size < self.total / 2:
+            times = self.total / self.size
+            megabytes, seconds = times * self.stored / 1e6, times * (time.perf_counter() - self.began)
+            say(f"about {megabytes:,.0f} MB on disk and {seconds:,.0f} seconds, by the first megabyte")
 
 
 def _size_of(corpus: CorpusSettings) -> int | None:
@@ -184,68 +178,6 @@ def _size_of(corpus: CorpusSettings) -> int | None:
     if any(source.path.name.lower().endswith(COMPRESSED) for source in sources):
         return None
     return sum(source.path.stat().st_size for source in sources)
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Documents that are encoded together."""
-
-    documents: list[Document]
-    parts: "np.ndarray[Any, np.dtype[np.int64]]"  # (documents,) place in PARTS
-    size: int  # bytes of text, those of documents that an earlier build has done included
-
-
-@dataclass
-class _Reader:
-    """Reads documents, tells their parts, and passes over those that an earlier, killed build has finished."""
-
-    corpus: CorpusSettings
-    settings: PreparationSettings
-    done: list[int]  # for each part, how many of its documents stand in finished files
-    report: CorpusReport
-    repeats: RepeatCounter
-
-    def chunks(self) -> Iterator[_Chunk]:
-        """Yield the documents in chunks of about CHUNK_BYTES."""
-        with open_corpus(self.corpus, self.settings.cleaning, self.report) as documents:
-            yield from self._chunks(documents)
-
-    def _chunks(self, read: Iterator[Document]) -> Iterator[_Chunk]:
-        documents: list[Document] = []
-        parts: list[int] = []
-        size, met = 0, [0] * len(PARTS)
-        for document in read:
-            text = document.text
-            self.repeats.add(hash(text))
-            part = PARTS.index(part_of(text, validation_split=self.settings.validation_split))
-            size += len(text) * (1 if text.isascii() else BYTES_OF_A_CHARACTER)
-            met[part] += 1
-            if met[part] > self.done[part]:
-                documents.append(document)
-                parts.append(part)
-            if size >= CHUNK_BYTES:
-                yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
-                documents, parts, size = [], [], 0
-        yield _Chunk(documents, np.array(parts, dtype=np.int64), size)
-
-
-def _encoded(
-    chunks: Iterator[_Chunk], settings: EncodingSettings | None, executor: Executor | None, *, in_flight: int
-) -> Iterator[tuple[_Chunk, EncodedDocuments]]:
-    """Yield the chunks with their ids, in order; with an executor at most `in_flight` wait at a time."""
-    if executor is None:
-        assert settings is not None
-        for chunk in chunks:
-            yield chunk, encode_documents(chunk.documents, settings)
-        return
-    waiting: deque[tuple[_Chunk, Future[EncodedDocuments]]] = deque()
-    for chunk in chunks:
-        waiting.append((chunk, executor.submit(encode_columns, columns_of(chunk.documents), settings)))
-        if len(waiting) >= in_flight:
-            done, future = waiting.popleft()
-            yield done, future.result()
-    for done, future in waiting:
-        yield done, future.result()
 
 
 def _write_manifest(

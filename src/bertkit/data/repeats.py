@@ -3,12 +3,12 @@
 In: 64-bit hashes, one a text.  Out: the number of texts that repeat an earlier one.  Next: preparation.py
 """
 
-from array import array
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 
 HELD = 1 << 17  # hashes in memory before they are written down
 BUCKETS = 64  # files, by the first six bits: equal hashes meet in one, and each is sorted alone
@@ -21,9 +21,9 @@ class RepeatCounter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = TemporaryDirectory(dir=folder, prefix="hashes-")
-        self._held = array("Q")
-        self._spilled = False
+        self._folder = TemporaryDirectory(dir=folder, prefix=".hashes-", suffix=".tmp")
+        self._held: list[NDArray[np.uint64]] = []
+        self._num_held, self._spilled = 0, False
 
     def __enter__(self) -> "RepeatCounter":
         return self
@@ -31,28 +31,35 @@ class RepeatCounter:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._folder.cleanup()
 
-    def add(self, hash_of_text: int) -> None:
-        """Take a 64-bit hash of a text, such as Python's own, which may be negative and differ from run to run."""
-        self._held.append(hash_of_text & (1 << 64) - 1)
-        if len(self._held) >= HELD:
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Take 64-bit hashes of texts, (texts,) uint64; equal in all of a build."""
+        self._held.append(hashes)
+        self._num_held += len(hashes)
+        if self._num_held >= HELD:
             self._spill()
 
     def _spill(self) -> None:
-        hashes = np.frombuffer(self._held, dtype=np.uint64)
+        hashes = self._taken()
         bucket_of = hashes >> np.uint64(64 - BUCKETS.bit_length() + 1)
         for bucket in np.unique(bucket_of).tolist():
             with open(Path(self._folder.name) / f"{bucket}", "ab") as file:
                 file.write(hashes[bucket_of == bucket].tobytes())
-        self._held, self._spilled = array("Q"), True
+        self._spilled = True
+
+    def _taken(self) -> NDArray[np.uint64]:
+        """The hashes in memory, which are there no longer."""
+        hashes = np.concatenate([*self._held, np.zeros(0, np.uint64)])
+        self._held, self._num_held = [], 0
+        return hashes
 
     def count(self) -> int:
         """Return how many of the hashes were met before."""
         if not self._spilled:
-            return _repeats(np.frombuffer(self._held, dtype=np.uint64))
+            return _repeats(self._taken())
         self._spill()
         buckets = (np.fromfile(path, dtype=np.uint64) for path in Path(self._folder.name).iterdir())
         return sum(_repeats(hashes) for hashes in buckets)
 
 
-def _repeats(hashes: "np.ndarray[tuple[int, ...], np.dtype[np.uint64]]") -> int:
+def _repeats(hashes: NDArray[np.uint64]) -> int:
     return len(hashes) - len(np.unique(hashes))

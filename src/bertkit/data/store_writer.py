@@ -47,7 +47,7 @@ class StoreWriter:
 
     def add(self, documents: EncodedDocuments) -> None:
         """Add documents; those without a token are counted, not written."""
-        documents = replace(documents, tokens=documents.tokens.astype(self._token_type))  # (half of what is held)
+        documents = replace(documents, tokens=documents.tokens.astype(self._token_type, copy=False))
         counts = documents.token_counts
         start = 0
         while start < len(counts):
@@ -55,23 +55,18 @@ class StoreWriter:
             ends = self._pending_tokens + np.cumsum(counts[start:])
             fitting = int(np.searchsorted(ends, self._shard_tokens, side="right"))
             stop = start + (max(fitting, 1) if self._pending_tokens == 0 else fitting)
-            taken = np.zeros(len(counts), dtype=bool)
-            taken[start:stop] = True
             if stop > start:
-                self._pending.append(documents if taken.all() else documents.take(taken))
+                self._pending.append(documents if stop - start == len(counts) else documents.between(start, stop))
                 self._pending_tokens += int(counts[start:stop].sum())
             start = stop
             if start < len(counts):
                 self._write_shard()
 
     def _write_shard(self) -> None:
-        self._count(self._pending)
-        has_tokens = [
-            part if part.sentence_counts.all() else part.take(part.sentence_counts > 0) for part in self._pending
-        ]
-        self._pending, self._pending_tokens = [], 0
-        if sum(len(part.ids) for part in has_tokens):
-            self._progress["shards"].append(self._written(has_tokens))
+        parts, self._pending, self._pending_tokens = self._pending, [], 0
+        self._count(parts)
+        if any(part.sentence_counts.any() for part in parts):
+            self._progress["shards"].append(self._written(parts))
         write_atomically(self._directory / PROGRESS, json.dumps(self._progress))
         self.num_given = self._progress["documents_given"]
 
@@ -84,14 +79,17 @@ class StoreWriter:
             counts["sentences_without_tokens"] += int(part.dropped_sentences.sum())
 
     def _written(self, parts: list[EncodedDocuments]) -> dict[str, Any]:
-        """Write one shard; return its line of the manifest."""
+        """Write one shard, without the documents that have no token; return its line of the manifest."""
         name = f"shard-{len(self._progress['shards']):05d}.arrow"
         tokens = np.concatenate([part.tokens for part in parts])
-        token_counts = np.concatenate([part.token_counts for part in parts])
         sentence_lengths = np.concatenate([part.sentence_lengths for part in parts])
         sentence_counts = np.concatenate([part.sentence_counts for part in parts])
+        has_tokens = sentence_counts > 0
+        token_counts = np.concatenate([part.token_counts for part in parts])[has_tokens]
+        sentence_counts = sentence_counts[has_tokens]
+        ids = pa.array([id for part in parts for id in part.ids], pa.string())
         columns = {
-            "id": pa.array([id for part in parts for id in part.ids], pa.string()),
+            "id": ids.filter(pa.array(has_tokens)),
             "input_ids": _lists(pa.array(tokens), token_counts),
             "sentence_lengths": _lists(pa.array(sentence_lengths.astype(np.int32)), sentence_counts),
         }

@@ -5,7 +5,6 @@ In: `--input_file` and `--format`.  Out: an iterator of Documents and a ReadingR
 Parquet: tables.py)
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from bertkit.console import say
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 from bertkit.options import option
 from bertkit.text.encodings import codec_name
+from bertkit.text.parts import part_of
 from bertkit.text.readers import Source, find_sources, guess_text_format, read_lines
 from bertkit.text.records import (
     BLANK,
@@ -109,20 +109,6 @@ class ReadingReport:
 
 
 Reader = Callable[[Source, CorpusSettings, ReadingReport], Iterator[Document]]
-
-
-def part_of(text: str, *, validation_split: bool) -> Literal["train", "validation", "test"]:
-    """Return the part of the corpus to which a document with this text belongs, wherever it stands.
-
-    validation_split: False puts every document into the training part.
-
-    >>> [part_of(text, validation_split=True) for text in ("十年生死两茫茫。", "雨恨云愁。", "Gold, surely!")]
-    ['train', 'validation', 'test']
-    """
-    if not validation_split:
-        return "train"
-    tenth = int.from_bytes(hashlib.sha1(text.encode("utf-8")).digest(), "big") % 10
-    return "test" if tenth == 0 else "validation" if tenth == 1 else "train"
 
 
 def read_documents(settings: CorpusSettings, report: ReadingReport) -> Iterator[Document]:

@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from encodings.aliases import aliases
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 from bertkit.errors import InputError
+from bertkit.text.line_faults import LineFault, checked_line, other_encoding, too_long, without_nul, wrong_byte
 
 LINE_LIMIT = (
     64 * 2**20
 )  # bytes; a longer line is no line, and memory must not grow with the corpus (nor with a gz bomb)
+BLOCK = 2**16  # bytes that are read, decoded and cut into lines at once; 2**20 was slower, its memory always new
 PIECE = 2**16  # bytes that are decoded at once where lines cannot be found among the bytes
 MAGIC = {  # first bytes of files that are no text, whatever their name says
     b"\x1f\x8b": "gzip-compressed: give it a name that ends in .gz",
@@ -61,7 +63,9 @@ def codec_name(encoding: str) -> str:
     )
 
 
-def decoded_lines(stream: BinaryIO, path: Path, *, encoding: str, changed: Counter[str]) -> Iterator[tuple[int, str]]:
+def decoded_lines(
+    stream: BufferedIOBase, path: Path, *, encoding: str, changed: Counter[str]
+) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end) of an open file.
 
     changed: gets a count for everything that was not passed on as it stood.
@@ -71,13 +75,13 @@ def decoded_lines(stream: BinaryIO, path: Path, *, encoding: str, changed: Count
     """
     name = codec_name(encoding)
     by_line = not name.startswith(_STATEFUL) and "\n".encode(name) == b"\n"
-    lines = _lines_by_bytes if by_line else _lines_by_pieces
+    texts = _by_blocks if by_line else _by_pieces
     number = 0
     try:
-        for text in lines(stream, path, name, changed):
-            for part in _without_ends(text, changed):
+        for text in texts(stream, path, name, changed):
+            for line in _without_ends(text, changed):
                 number += 1
-                yield number, part
+                yield number, line
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise InputError(
             f"cannot be read to its end: {error}",
@@ -85,57 +89,56 @@ def decoded_lines(stream: BinaryIO, path: Path, *, encoding: str, changed: Count
             line=number + 1,
             remedy="the file is cut short or damaged: get it again",
         ) from error
-    except _LineFault as fault:
+    except LineFault as fault:
         raise fault.at(path, number + 1) from None
 
 
-class _LineFault(Exception):
-    """What is wrong with the line that comes next, or `lines_on` later; its number is known to who counts."""
-
-    def __init__(
-        self, problem: str, *, expected: str, remedy: str, value: str | None = None, lines_on: int = 0
-    ) -> None:
-        super().__init__(problem)
-        self.problem, self.value, self.expected, self.remedy = problem, value, expected, remedy
-        self.lines_on = lines_on
-
-    def at(self, path: Path, number: int) -> InputError:
-        return InputError(
-            self.problem,
-            file=path,
-            line=number + self.lines_on,
-            value=self.value,
-            expected=self.expected,
-            remedy=self.remedy,
-        )
-
-
-def _lines_by_bytes(stream: BinaryIO, path: Path, name: str, changed: Counter[str]) -> Iterator[str]:
-    """The lines of an encoding in which the byte of a line feed is one wherever it stands: UTF-8 and most others."""
+def _by_blocks(stream: BufferedIOBase, path: Path, name: str, changed: Counter[str]) -> Iterator[str]:
+    """Many lines at once, in an encoding in which the byte of a line feed is one wherever it stands, as in most."""
     first = True
-    while raw := stream.readline(LINE_LIMIT):
+    for block in _blocks(stream):
         if first:
-            raw, first = _without_mark(raw, path, name, changed), False
-        if len(raw) >= LINE_LIMIT and not raw.endswith(b"\n"):
-            raise _too_long()
-        if b"\0" in raw:
-            utf16 = raw.count(b"\0") * 3 >= len(raw) > 1  # every other byte of ASCII in UTF-16 is a NUL
-            raise _LineFault(
-                f"byte {raw.index(0) + 1} of the line is NUL: " + ("likely UTF-16" if utf16 else "a binary file?"),
-                expected=f"text in {name.upper()}",
-                remedy=_other("UTF-16-LE", path) if utf16 else "give a text file, or remove the NUL bytes",
-            )
-        try:
-            yield raw.decode(name)
-        except UnicodeDecodeError as error:
-            if name == "utf-8":
-                remedy = _utf8_remedy(raw, path)
-            else:
-                remedy = _foreign_remedy(raw)
-            raise _wrong_byte(f"byte {error.start + 1} of the line", raw[error.start], name, remedy) from None
+            block, first = _without_mark(block, path, name, changed), False
+        text = None if b"\0" in block or len(block) >= LINE_LIMIT else _decoded(block, name)
+        if text is None:
+            yield from _up_to_the_fault(block, path, name)
+        else:
+            yield text
 
 
-def _lines_by_pieces(stream: BinaryIO, path: Path, name: str, changed: Counter[str]) -> Iterator[str]:
+def _up_to_the_fault(block: bytes, path: Path, name: str) -> Iterator[str]:
+    """The lines of a block one by one, up to the one that something is wrong with."""
+    for line in BytesIO(block):
+        if len(line.removesuffix(b"\n")) >= LINE_LIMIT:
+            raise too_long(LINE_LIMIT)
+        yield checked_line(line, path, name)
+
+
+def _decoded(block: bytes, name: str) -> str | None:
+    try:
+        return block.decode(name)
+    except UnicodeDecodeError:
+        return None
+
+
+def _blocks(stream: BufferedIOBase) -> Iterator[bytes]:
+    """The bytes of a file cut behind line feeds; a block is longer than BLOCK only where a line is."""
+    held: list[bytes] = []  # of the line that has no end yet
+    length = 0
+    while piece := stream.read1(BLOCK):  # (not `read`: it loses what precedes a damage)
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*held, piece[:end]])
+            held, length = [], 0
+        held.append(piece[end:])
+        length += len(piece) - end
+        if length >= LINE_LIMIT:
+            break
+    if length:
+        yield b"".join(held)
+
+
+def _by_pieces(stream: BufferedIOBase, path: Path, name: str, changed: Counter[str]) -> Iterator[str]:
     """The lines of any other encoding (UTF-16, UTF-32, ISO-2022, EBCDIC): first decoded, then cut."""
     decoder = codecs.getincrementaldecoder(name)()
     held: list[str] = []  # the line that has no end yet
@@ -154,40 +157,30 @@ def _lines_by_pieces(stream: BinaryIO, path: Path, name: str, changed: Counter[s
             sound = decoder.decode(raw[: max(0, error.start - len(state[0]))])
             place = f"byte {before + error.start + 1} of the file"
             remedy = "name the encoding of the file: --encoding; or mend or remove this byte"
-            wrong = _wrong_byte(place, error.object[error.start], name, remedy)
+            wrong = wrong_byte(place, error.object[error.start], name, remedy)
             wrong.lines_on = "".join([*held, sound]).count("\n")
             raise wrong from None
         if before <= 0 and not held:
             text = _without_mark_of_text(text, path, name, changed)
         *whole, rest = text.split("\n")
         for line in whole:
-            yield _without_nul("".join([*held, line, "\n"]))
+            yield without_nul("".join([*held, line, "\n"]))
             held, length = [], 0
         held.append(rest)
         length += len(rest)
         if length > LINE_LIMIT:
-            raise _too_long()
+            raise too_long(LINE_LIMIT)
         if not raw:
             if length:
-                yield _without_nul("".join(held))
+                yield without_nul("".join(held))
             return
-
-
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise _LineFault(
-            f"character {text.index(chr(0)) + 1} of the line is NUL",
-            expected="text",
-            remedy="name the encoding of the file: --encoding; or remove the NUL",
-        )
-    return text
 
 
 def _without_mark(raw: bytes, path: Path, name: str, changed: Counter[str]) -> bytes:
     """The first line without its byte order mark."""
     _require_text(raw, path)
     if raw.startswith(_MARKED["utf-16"]):
-        remedy = _other("UTF-16", path)
+        remedy = other_encoding("UTF-16", path)
         raise InputError(
             "is UTF-16 (it begins with that encoding's mark)", file=path, expected=name.upper(), remedy=remedy
         )
@@ -238,63 +231,13 @@ def _without_mark_of_text(text: str, path: Path, name: str, changed: Counter[str
 
 
 def _without_ends(text: str, changed: Counter[str]) -> list[str]:
-    """The one text of a line that ends in LF or CRLF, or the several that lone CRs make of it."""
-    if text.endswith("\n"):
-        text = text[:-1]
-        if text.endswith("\r"):
-            text = text[:-1]
-            changed["CRLF line end made LF"] += 1
+    """The lines of a text that stops behind one; LF, CRLF or a lone CR end a line, a CR before CRLF no other one."""
     if "\r" not in text:
-        return [text]
-    parts = text.removesuffix("\r").split("\r")
-    changed["lone CR taken as a line end"] += text.count("\r")
-    return parts
-
-
-def _too_long() -> _LineFault:
-    return _LineFault(
-        f"a line of more than {LINE_LIMIT // 2**20} MiB",
-        expected="documents, paragraphs or sentences on lines of their own",
-        remedy="break the text into lines",
-    )
-
-
-def _wrong_byte(place: str, byte: int, name: str, remedy: str) -> _LineFault:
-    title = name.upper()
-    return _LineFault(f"{place} is not {title}", value=f"0x{byte:02X}", expected=f"text in {title}", remedy=remedy)
-
-
-def _foreign_remedy(raw: bytes) -> str:
-    """What to do about a line that is not of the encoding that was named."""
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return "name the encoding of the file: --encoding; or mend or remove this byte"
-    return "the line is UTF-8: leave --encoding out"
-
-
-def _utf8_remedy(raw: bytes, path: Path) -> str:
-    """What to do about a line that is not UTF-8: the encoding it is likely in."""
-    lenient = raw.decode("utf-8", errors="replace")
-    sound = sum(character > "\x7f" and character != "\ufffd" for character in lenient)
-    if sound >= lenient.count("\ufffd"):  # GB18030 reads most UTF-8 too, as wrong characters: so this is asked first
-        return "the rest of the line is UTF-8: mend or remove this byte"
-    if _reads_as_chinese(raw):
-        return _other("GB18030", path)
-    return "likely Latin-1 or Windows-1252: " + _other("CP1252", path)
-
-
-def _reads_as_chinese(raw: bytes) -> bool:
-    """Whether GB18030 makes Chinese characters and punctuation of all bytes that are not ASCII."""
-    try:
-        foreign = [character for character in raw.decode("gb18030") if character > "\x7f"]
-    except UnicodeDecodeError:
-        return False
-    return len(foreign) > 1 and all(
-        "\u4e00" <= c <= "\u9fff" or c in "，。、；：？！“”‘’《》（）—…·\u3000" for c in foreign
-    )
-
-
-def _other(encoding: str, path: Path) -> str:
-    convert = f"iconv -f {encoding} -t UTF-8 {path} > {path.name}.utf8.txt"
-    return f"read a corpus with --encoding {encoding.lower()}, or convert the file: {convert}"
+        return text.removesuffix("\n").split("\n")
+    stop = "\n" if text.endswith("\n") else "\r"
+    unix = text.replace("\r\n", "\n")
+    if len(unix) < len(text):
+        changed["CRLF line end made LF"] += len(text) - len(unix)
+    if "\r" in unix:
+        changed["lone CR taken as a line end"] += unix.count("\r")
+    return unix.replace("\r\n", "\n").removesuffix(stop).replace("\r", "\n").split("\n")

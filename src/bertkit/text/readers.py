@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from bertkit.console import warn
 from bertkit.errors import InputError, InputErrors
@@ -138,13 +137,13 @@ def read_lines(source: Source, *, changed: Counter[str]) -> Iterator[tuple[int, 
         yield from decoded_lines(stream, source.path, encoding=source.encoding, changed=changed)
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedIOBase:
     """The file's bytes, decompressed by the ending of its name."""
     try:
         if path.suffix.lower() == ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
+            return gzip.open(path, "rb")
         if path.suffix.lower() == ".xz":
-            return cast(BinaryIO, lzma.open(path, "rb"))
+            return lzma.open(path, "rb")
         if path.suffix.lower() == ".zst":
             from pyarrow import input_stream  # unlike the package zstandard it says when a file is cut short
 
