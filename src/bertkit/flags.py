@@ -99,7 +99,11 @@ def with_settings_of_the_run(flags: list[Given]) -> list[Given]:
     if "resume_from" not in given or "output_dir" not in given or CONFIG_FILE.name in given:
         return flags
     path = Path(given["output_dir"]) / SETTINGS_FILE
-    return [Given(CONFIG_FILE, str(path)), *flags] if path.is_file() else flags
+    if not path.is_file():
+        return flags
+    # The steps stand in the file since the run began, whatever they were made from; repeating that says nothing new.
+    kept = [flag for flag in flags if flag.option.name not in ("num_train_epochs", "max_minutes")]
+    return [Given(CONFIG_FILE, str(path)), *kept]
 
 
 def values_given(command: str, flags: list[Given], words: list[str], options: list[Option]) -> dict[str, Any]:

@@ -126,12 +126,12 @@ def test_without_a_text_the_ci_are_fetched_and_the_famous_lines_asked(
 
 
 def test_a_folder_that_holds_a_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "step-5").mkdir(parents=True)
     code, run = demo(tmp_path, "--input_file", str(text_file(tmp_path, chinese(5))), *STEPS)
     assert code == 2
     message = capsys.readouterr().err
     assert f"error: {run}: --output_dir: holds a run already" in message
-    assert f"--config_file {run}/settings.yaml --resume_from last" in message
+    assert f"bertkit pretrain --output_dir {run} --resume_from last" in message
     assert left(run) == {"checkpoints"}
 
 

@@ -28,4 +28,5 @@ def test_a_flag_goes_before_the_recipe() -> None:
 
 
 def test_a_recipe_is_said_with_its_values() -> None:
-    assert in_words("muon").startswith("recipe muon: muon, learning_rate 0.003; muon_learning_rate 0.02, batch_size 32")
+    said = in_words("muon", {**RECIPES["muon"], "batch_size": 8})
+    assert said.startswith("recipe muon: muon, learning_rate 0.003; muon_learning_rate 0.02, batch_size 8")

@@ -129,6 +129,6 @@ def test_what_would_be_slow_or_ignored_is_refused(values: dict[str, str], messag
 
 
 def test_a_gpu_without_bf16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
     with pytest.raises(InputError, match="--precision: is not what this GPU computes"):
         runtime._require_what_was_asked(TrainSettings(precision="bf16"), torch.device("cuda"), 1)

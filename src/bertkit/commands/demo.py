@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.commands import pretrain as pretraining
+from bertkit.commands.running import has_checkpoint
 from bertkit.commands.vocab import build_vocabulary
 from bertkit.console import result, say, table
 from bertkit.errors import InputError
@@ -55,13 +56,13 @@ def run(config: Config) -> None:
     directory = Path(config.output_dir)
     if directory.exists() and not directory.is_dir():
         raise InputError("is not a folder", file=directory, field="--output_dir", remedy="name another folder")
-    if (directory / "checkpoints").is_dir():
+    if has_checkpoint(directory):
         raise InputError(
             "holds a run already",
             file=directory,
             field="--output_dir",
-            remedy=f"name another folder; or go on with that run: bertkit pretrain --config_file {directory}/"
-            "settings.yaml --resume_from last",
+            remedy="name another folder; or go on with that run: bertkit pretrain --output_dir "
+            f"{directory} --resume_from last",
         )
     corpus = _corpus(config, directory)
     _step(2, "a vocabulary is learnt from the training part")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, write_report
+from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, stopped, write_report
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.errors import InputError, Stopped
+from bertkit.errors import InputError
 from bertkit.options import argument, group, option, values_of, write_settings
 from bertkit.tasks.task_settings import TaskName, TaskSettings
 from bertkit.train.settings import TrainSettings
@@ -116,7 +116,6 @@ def finetune(config: Config) -> dict[str, Any]:
     """
     from bertkit.tasks.finetuning_data import DataFiles
     from bertkit.tasks.finetuning_setup import BaseModel, open_run
-    from bertkit.train.loop import train
 
     directory = Path(config.output_dir)
     require_new_or_resumed(directory, resume_from=config.training.resume_from, base=config.model_name_or_path)
@@ -137,17 +136,24 @@ def finetune(config: Config) -> dict[str, Any]:
         settings=config.settings,
         training=config.training,
     )
+    with work.runtime.answering():
+        return _carry_out(config, work)
+
+
+def _carry_out(config: Config, work: "FineTuningRun") -> dict[str, Any]:
+    from bertkit.train.loop import train
+
     config = _with_length(config, work)
     settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
+    weights = None if work.class_weights is None else work.class_weights.tolist()
     settings |= {"classifier_dropout": config.classifier_dropout, "freeze_layers": config.freeze_layers}
+    settings |= {"weights_of_classes": weights}
     job, state = work.start(config.training, settings=settings, record=values_of(config))
     if config.training.resume_from is None and work.runtime.is_first:
         write_settings(config, work.directory)
     train(job, state)
     if signal_number := work.runtime.asked_to_stop():
-        raise Stopped(
-            signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
-        )
+        raise stopped(signal_number, step=state.step, max_steps=job.max_steps)
     results = work.finish(job, state)
     if work.runtime.is_first:
         write_report(work.directory)

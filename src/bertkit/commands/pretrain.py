@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, write_report
+from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, stopped, write_report
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
-from bertkit.errors import InputError, Stopped
+from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
 from bertkit.options import group, option, values_of, write_settings
 from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, TRAINING_OF_DEFAULT_RECIPE, Recipe, in_words
@@ -156,7 +156,7 @@ def pretrain(config: Config) -> dict[str, Any]:
     )
     config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
     if config.training.resume_from is None:
-        say(in_words(config.recipe))
+        say(in_words(config.recipe, values_of(config)))
     work = open_work(config)
     with work.runtime.answering():
         config = _with_length(config, work)
@@ -166,9 +166,7 @@ def pretrain(config: Config) -> dict[str, Any]:
             write_settings(config, work.directory)
         train(job, state)
         if signal_number := work.runtime.asked_to_stop():
-            raise Stopped(
-                signal_number, f"stopped after step {state.step:,} of {job.max_steps:,}; go on by --resume_from last"
-            )
+            raise stopped(signal_number, step=state.step, max_steps=job.max_steps)
         results = work.finish(job, state)
     if work.runtime.is_first:
         write_report(work.directory)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertkit.console import say
-from bertkit.errors import InputError
+from bertkit.errors import InputError, Stopped
 from bertkit.options import SETTINGS_FILE
 from bertkit.train.settings import TrainSettings
 
@@ -20,7 +20,17 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
     Raises:
         InputError: with the way out.
     """
-    if resume_from is None and _has_checkpoint(directory):
+    if directory.exists() and not directory.is_dir():
+        raise InputError("is no folder", file=directory, field="--output_dir", remedy="name another folder")
+    if resume_from is not None and not has_checkpoint(directory):
+        raise InputError(
+            "holds no checkpoint to go on from" if directory.exists() else "does not exist",
+            file=directory,
+            field="--resume_from",
+            value=resume_from,
+            remedy="name the run's folder by --output_dir, or start it without --resume_from",
+        )
+    if resume_from is None and has_checkpoint(directory):
         raise InputError(
             "holds a run already",
             file=directory,
@@ -36,8 +46,8 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
         )
 
 
-def _has_checkpoint(directory: Path) -> bool:
-    """Whether a run in the folder has finished one, that is, has anything to go on from."""
+def has_checkpoint(directory: Path) -> bool:
+    """Return whether a run in the folder has finished one, that is, has anything to go on from."""
     return any(path.suffix != ".tmp" for path in (directory / "checkpoints").glob("step-*"))
 
 
@@ -78,3 +88,9 @@ def write_report(directory: Path) -> None:
         write(directory)
     else:
         say('no report.html was written: pip install "bertkit[report]", then bertkit report ' + str(directory))
+
+
+def stopped(signal_number: int, *, step: int, max_steps: int) -> Stopped:
+    """Return what ends a run that a signal asked to stop, with the way on."""
+    way_on = "go on by --resume_from last" if step else "nothing was trained yet: start it again"
+    return Stopped(signal_number, f"stopped after step {step:,} of {max_steps:,}; {way_on}")

@@ -151,7 +151,7 @@ class FineTuningRun:
         digest = hashlib.sha256()
         for part, examples in self.data.examples.items():
             for example in examples:
-                digest.update(f"{part}\0{self.task.text(example)}\0{self.task.gold(example)!r}\0".encode())
+                digest.update(f"{part}\0{example!r}\0".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
     def evaluate(self, module: nn.Module, step: int, log: Log) -> Metrics:

@@ -3,6 +3,7 @@
 In: nothing.  Out: by a recipe's name, the values of flags that are not given.  Next: ../commands/pretrain.py
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 Recipe = Literal["muon", "bert"]
@@ -39,12 +40,11 @@ NOT_OF_TRAINING = frozenset({"hidden_dropout_prob", "attention_probs_dropout_pro
 TRAINING_OF_DEFAULT_RECIPE = {k: v for k, v in RECIPES[DEFAULT_RECIPE].items() if k not in NOT_OF_TRAINING}
 
 
-def in_words(recipe: Recipe) -> str:
-    """Return a recipe as one line for people.
+def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
+    """Return a recipe as one line for people, with the values in force: those given go before the recipe's.
 
-    >>> in_words("bert").split(";")[0]
+    >>> in_words("bert", RECIPES["bert"]).split(";")[0]
     'recipe bert: adamw, learning_rate 0.0001'
     """
-    values = RECIPES[recipe]
-    rest = [f"{name} {value:g}" for name, value in values.items() if name not in ("optimizer", "learning_rate")]
+    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name not in ("optimizer", "learning_rate")]
     return f"recipe {recipe}: {values['optimizer']}, learning_rate {values['learning_rate']:g}; " + ", ".join(rest)

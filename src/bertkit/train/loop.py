@@ -278,7 +278,8 @@ def _metrics(job: Job, state: TrainState) -> dict[str, float]:
 
 def _note_best(job: Job, state: TrainState, metrics: Mapping[str, float]) -> bool:
     """Note the deciding metric if it is the best so far, and return whether it is: the best is always saved."""
-    score = metrics[job.deciding_metric]
+    # The first process's: were two to round it apart, one would stop or save, and the others wait for it.
+    score = job.runtime.gathered([metrics[job.deciding_metric]])[0][0]
     if not math.isfinite(score):
         raise InputError(
             f"the held-out {job.deciding_metric} after step {state.step} is {score}",

@@ -159,7 +159,11 @@ def _require_what_was_asked(settings: TrainSettings, device: torch.device, num_r
             value="fp16",
             expected="fp32, or bf16 on a processor with AMX or AVX-512 BF16",
         )
-    if settings.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+    if (
+        settings.precision == "bf16"
+        and device.type == "cuda"
+        and not torch.cuda.is_bf16_supported(including_emulation=False)
+    ):
         raise InputError("is not what this GPU computes", field="--precision", value="bf16", remedy="use fp16 or fp32")
     if settings.sharding == "fsdp" and num_ranks == 1:
         raise InputError(
