@@ -1,6 +1,5 @@
 """What comes back from another process is what would have been made here."""
 
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -309,6 +310,21 @@ def test_another_number_of_workers_goes_on_with_the_same_build(tmp_path: Path, s
     assert len(before) == 3
     assert all(after[name] == status for name, status in before.items())
     assert contents(tmp_path / "store") == contents(tmp_path / "wanted")
+
+
+def test_the_hashes_of_a_killed_build_are_not_left_in_the_store(
+    tmp_path: Path, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path)
+    prepared(corpus, tmp_path / "wanted")
+    monkeypatch.setattr("bertkit.data.repeats.HELD", 5)
+    monkeypatch.setattr(TemporaryDirectory, "cleanup", lambda self: self._finalizer.detach())
+    folder = stopped_build(corpus, tmp_path / "store", shards=3)
+    assert [*folder.glob(".hashes-*/*")]
+    monkeypatch.undo()
+    prepared(corpus, tmp_path / "store")
+    assert contents(tmp_path / "store") == contents(tmp_path / "wanted")
+    assert {path.name for path in (tmp_path / "store").iterdir() if path.is_dir()} == {*PARTS}
 
 
 def test_a_problem_of_the_input_leaves_nothing_of_the_build(tmp_path: Path, small_chunks: None) -> None:

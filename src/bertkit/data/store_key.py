@@ -34,7 +34,7 @@ class PreparationSettings:
         "them between its words), rjieba, jieba, or package.module:function from a sentence to its words",
     )
     cleaning: CleaningSettings = group(CleaningSettings)
-    workers: int = option(1, help="processes that tokenize; the bytes of the store do not depend on it")
+    workers: int = option(1, help="processes, this one among them; the bytes of the store do not depend on it")
     dask: str | None = option(None, help="address of a Dask scheduler (tcp://…) whose workers tokenize instead")
     shard_tokens: int = option(SHARD_TOKENS, help="most tokens in one file of the store; held in memory while written")
 
