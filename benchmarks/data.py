@@ -3,9 +3,12 @@
 In: text files (by default the Song ci and the King James Bible of the shared data).  Out: a table in Markdown and JSON.
 All contenders run in one process, interleaved, one thread each; a figure is the median of the rounds.
     OMP_NUM_THREADS=1 python benchmarks/data.py --rounds 5
+With --megabytes: bertkit alone, one process beside --workers, on text of about that size (a new process takes 0.3 s).
+    OMP_NUM_THREADS=1 python benchmarks/data.py --rounds 3 --megabytes 240
 """
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -13,7 +16,8 @@ import statistics
 import tempfile
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,12 +25,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAYON_NUM_THREADS", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
+from memory import write_text
+
 from bertkit.commands.vocab import build_vocabulary
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings, prepare_store
 from bertkit.data.store import open_parts
-from bertkit.tasks.pretraining import PretrainingSource
 from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import Tokenizer
 
@@ -129,6 +134,8 @@ def seconds_of(
 
 def batch_rate(corpus: CorpusSettings, tokenizer: Tokenizer, *, batch_size: int = 256, steps: int = 60) -> float:
     """Return the tokens a second of making batches: pairs, masks and collation."""
+    from bertkit.tasks.pretraining import PretrainingSource  # (brings torch, which new processes need not import)
+
     with tempfile.TemporaryDirectory() as folder:
         bertkit(corpus, tokenizer, Path(folder))
         store = open_parts(Path(folder) / "store")["train"]
@@ -146,12 +153,55 @@ def batch_rate(corpus: CorpusSettings, tokenizer: Tokenizer, *, batch_size: int 
         return tokens / (time.perf_counter() - began)
 
 
+@contextmanager
+def large_corpora(megabytes: int) -> Iterator[dict[str, tuple[CorpusSettings, CorpusSettings]]]:
+    """Yield corpora of about that many MB, each with the smaller one it repeats, from which its vocabulary comes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_text(folder / "generated.txt", 5)
+        texts = {
+            "English (King James Bible)": (SHARED / "kjv_bible" / "kjv.txt", "paragraphs"),
+            "Chinese prose (Wikipedia)": (SHARED / "zhwiki_paragraphs" / "zhwiki_paragraphs.txt", "lines"),
+            "Chinese, short lines (generated)": (folder / "generated.txt", "lines"),
+        }
+        corpora = {}
+        for title, (path, format) in texts.items():
+            text, large = path.read_bytes(), folder / f"large-{path.name}"
+            with open(large, "wb") as file:
+                while file.tell() < megabytes * 1e6:
+                    file.write(text)
+            corpora[title] = CorpusSettings(str(large), format), CorpusSettings(str(path), format)
+        yield corpora
+
+
+def compare_workers(*, megabytes: int, workers: int, rounds: int) -> None:
+    """Print how fast one process and several are, taking turns."""
+    print(f"\n| MB/s, median (least – most) | one process | --workers {workers} | ratio |\n|---|---|---|---|")
+    with large_corpora(megabytes) as corpora:
+        for name, (corpus, sample) in corpora.items():
+            tokenizer = build_vocabulary(sample, vocab_size=8000)
+            size = Path(str(corpus.input_file)).stat().st_size / 1e6
+            rates: dict[int, list[float]] = {1: [], workers: []}
+            for _ in range(rounds):
+                for number, found in rates.items():
+                    contender = functools.partial(bertkit, workers=number)
+                    found.append(size / seconds_of(contender, corpus, tokenizer))
+            one, several = (statistics.median(found) for found in rates.values())
+            shown = [f" {statistics.median(f):.1f} ({min(f):.1f} – {max(f):.1f}) |" for f in rates.values()]
+            print(f"| {name}, {size:.0f} MB |" + "".join(shown) + f" {several / one:.2f} |", flush=True)
+
+
 def main() -> None:
     """Run the contenders and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, help="also write the figures as JSON here")
+    parser.add_argument("--megabytes", type=int, help="compare numbers of processes on text of this size")
+    parser.add_argument("--workers", type=int, default=2)
     rounds = parser.parse_args()
+    if rounds.megabytes:
+        compare_workers(megabytes=rounds.megabytes, workers=rounds.workers, rounds=rounds.rounds)
+        return
     contenders = {
         "bertkit": bertkit,
         "tokenizers alone": tokenizers_alone,
