@@ -3,6 +3,7 @@
 import builtins
 import os
 import socket
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -25,6 +26,15 @@ def test_of_several_workers_all_but_one_are_processes_of_their_own_that_end_with
         assert {executor.submit(os.getpid).result() for _ in range(3)} - {os.getpid()} == {*executor._processes}
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(os.getpid)
+
+
+def test_threads_take_turns_quickly_only_while_there_are_other_processes() -> None:
+    before = sys.getswitchinterval()
+    with open_executor(workers=1, dask=None):
+        assert sys.getswitchinterval() == before
+    with open_executor(workers=3, dask=None):
+        assert sys.getswitchinterval() < before / 10
+    assert sys.getswitchinterval() == before
 
 
 def test_a_cluster_without_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

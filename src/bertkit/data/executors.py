@@ -5,12 +5,14 @@ Next: helpers.py
 """
 
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
 from bertkit.errors import InputError
 
+SWITCH_SECONDS = 0.0002  # Python's own 0.005 are as long as a chunk: a worker stood still while we held the interpreter
 DASK_TIMEOUT = "10s"  # for the scheduler to answer
 
 
@@ -34,8 +36,22 @@ def open_executor(
     else:
         # Fresh processes: a fork of a process whose tokenizer has started threads may never wake up.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers - 1, mp_context=context, initializer=at_start) as executor:
+        with (
+            _quick_switches(),
+            ProcessPoolExecutor(workers - 1, mp_context=context, initializer=at_start) as executor,
+        ):
             yield executor, workers
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    """Have this process's threads take turns quickly: the executor's hand over work while the main one encodes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 @contextmanager
