@@ -139,7 +139,7 @@ def test_a_resume_that_cannot_know_its_length_is_refused_and_touches_nothing(sto
 
 
 def test_resuming_what_was_never_begun_is_refused(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no checkpoint yet"):
+    with pytest.raises(InputError, match="--resume_from: does not exist"):
         pretrain(toy_config(store, tmp_path / "run", resume_from="last"))
 
 
