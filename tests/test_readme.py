@@ -85,7 +85,7 @@ def test_the_extras_that_the_readme_names_exist() -> None:
     assert named <= extras.keys()
 
 
-LAUNCHERS = ("nproc_per_node", "nnodes", "num_processes", "cpu")  # flags of torchrun and accelerate launch
+LAUNCHERS = ("nproc_per_node", "nnodes", "num_processes", "multi_gpu")  # flags of torchrun and accelerate launch
 
 
 @pytest.mark.parametrize("page", PAGES)
