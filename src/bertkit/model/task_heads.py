@@ -16,6 +16,7 @@ from bertkit.model.encoder import Encoder, EncoderOutput, initialise
 from bertkit.model.layer_mix import features, mix_of, text_features, width_of
 from bertkit.model.losses import check_choices, check_labels, cross_entropy, in_float32, mean, position_loss
 from bertkit.model.task_config import TaskConfig
+from bertkit.products import Linear
 
 
 @dataclass
@@ -50,7 +51,7 @@ class SequenceClassificationModel(nn.Module):
         self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
         self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
+        self.classifier = Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -125,7 +126,7 @@ class TokenClassificationModel(nn.Module):
         self.mix = mix_of(task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
+        self.classifier = Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -181,7 +182,7 @@ class MultipleChoiceModel(nn.Module):
         self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
         self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), 1)
+        self.classifier = Linear(width_of(self.mix, config), 1)
         initialise(self.classifier, config)
 
     def forward(
@@ -240,7 +241,7 @@ class QuestionAnsweringModel(nn.Module):
         self.config, self.task = config, task or TaskConfig()  # of which only the mix of layers is read
         self.mix = mix_of(self.task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
-        self.span_head = nn.Linear(width_of(self.mix, config), 2)
+        self.span_head = Linear(width_of(self.mix, config), 2)
         initialise(self.span_head, config)
 
     def forward(
