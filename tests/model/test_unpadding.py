@@ -1,4 +1,4 @@
-"""A batch without padding: what is taken out comes back to its place, and so do the gradients; the padding is left out."""
+"""A batch without padding: what is taken out comes back to its place, and so do the gradients."""
 
 import pytest
 import torch

@@ -46,9 +46,9 @@ def unpadding_of(mask: Tensor | None, *, batch: int, seq: int, multiple: int, de
     mask: (batch, seq) bool, True = token; None: no padding.
     multiple: the number of tokens becomes a multiple of it, at least 1; kernels are made anew for each new number.
 
-    >>> mask = torch.tensor([[True, True], [True, False]])
-    >>> unpadding_of(mask, batch=2, seq=2, multiple=4, device=mask.device)
-    Unpadding(positions=tensor([0, 1, 2, 0]), slots=tensor([0, 1, 2, 3]), num_real=3, seq=2)
+    >>> mask = torch.tensor([[True, True, True], [True, False, False]])
+    >>> unpadding_of(mask, batch=2, seq=3, multiple=1, device=mask.device)
+    Unpadding(positions=tensor([0, 1, 2, 3, 0]), slots=tensor([0, 1, 2, 3, 4, 4]), num_real=4, seq=3)
     """
     whole = batch * seq
     if mask is None and whole % multiple == 0:
