@@ -151,6 +151,7 @@ class Encoder(nn.Module):
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
         read_positions: Tensor | None = None,
+        padding_is_read: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         output_head_outputs: bool = False,
@@ -166,6 +167,8 @@ class Encoder(nn.Module):
         layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
         read_positions: (n,) int64, flat index row · seq + column, where nothing else of the last layer is read: it is
             finished there, and at [CLS] for a pooler, only. last_hidden_state is then (n, hidden), as exact.
+        padding_is_read: False where nobody reads last_hidden_state at padding, which is then left out of the layers:
+            some token's state stands there. (It is also left out where read_positions name real tokens only.)
 
         Raises:
             InputError: both or neither of ids and embeddings, a row longer than the model's positions, an id outside
@@ -178,7 +181,7 @@ class Encoder(nn.Module):
         check_inputs(self.config, given, input_ids, attention_mask, types, places)
         mask = None if attention_mask is None else attention_mask.bool()
         whole = output_hidden_states or output_attentions or output_head_outputs
-        unpadding, read = self._read(read_positions, given, mask, whole=whole)
+        unpadding, read = self._read(read_positions, given, mask, whole=whole, padding_is_read=padding_is_read)
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
@@ -206,6 +209,8 @@ class Encoder(nn.Module):
                 hidden_states.append(hidden)
             attentions.append(weights)  # None unless asked for
             head_outputs.append(shares)
+        if unpadding is not None and read is None:
+            hidden = unpadding.pad(hidden).view(batch, -1, hidden.size(-1))  # (batch, seq, hidden)
         first, hidden = self._pooled_rows(hidden, read, batch=batch)
         return EncoderOutput(
             last_hidden_state=hidden,
@@ -221,14 +226,23 @@ class Encoder(nn.Module):
         return partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
 
     def _read(
-        self, positions: Tensor | None, given: Tensor, mask: Tensor | None, *, whole: bool
+        self,
+        positions: Tensor | None,
+        given: Tensor,
+        mask: Tensor | None,
+        *,
+        whole: bool,
+        padding_is_read: bool,
     ) -> tuple[Unpadding | None, ReadRows | None]:
         """How padding is left out, and the rows that the last layer finishes: the positions, then [CLS] of each row
         where a pooler reads it.
         """
-        if positions is None:
-            return None, None
         batch, seq = given.shape[:2]
+        # Looking into the mask is a wait on other devices, and nothing that a compiler or an export can follow.
+        may_unpad = not whole and given.device.type == "cpu" and not torch.compiler.is_compiling()
+        if positions is None:
+            needed = may_unpad and not padding_is_read
+            return self._unpadding(mask, batch, seq) if needed else None, None
         if whole:
             raise InputError(
                 "leave the last layer unfinished, of which whole states or attentions were asked for",
@@ -239,11 +253,13 @@ class Encoder(nn.Module):
         if self.pooler is not None:
             first = torch.arange(0, batch * seq, seq, device=positions.device)  # (batch,)
             positions = torch.cat([positions, first])  # (n + batch,)
-        unpadding = None
-        is_looked_at = given.device.type == "cpu" and not torch.compiler.is_compiling()  # elsewhere a look is a wait
-        if is_looked_at and (mask is None or bool(mask.flatten()[positions].all())):
-            unpadding = unpadding_of(mask, batch=batch, seq=seq, multiple=round_rows(), device=given.device)
+        may_unpad = may_unpad and (mask is None or bool(mask.flatten()[positions].all()))
+        unpadding = self._unpadding(mask, batch, seq) if may_unpad else None
         return unpadding, read_rows(positions, batch=batch, seq=seq, unpadding=unpadding, multiple=round_rows())
+
+    def _unpadding(self, mask: Tensor | None, batch: int, seq: int) -> Unpadding | None:
+        device = self.embeddings.word_embeddings.weight.device
+        return unpadding_of(mask, batch=batch, seq=seq, multiple=round_rows(), device=device)
 
     def _pooled_rows(self, hidden: Tensor, read: ReadRows | None, *, batch: int) -> tuple[Tensor, Tensor]:
         """What the pooler reads, (batch, hidden), and what the caller does."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput, initialise
-from bertkit.model.layer_mix import features, mix_of, text_features, width_of
+from bertkit.model.layer_mix import features, mix_of, text_features, text_positions, width_of
 from bertkit.model.losses import check_choices, check_labels, cross_entropy, in_float32, mean, position_loss
 from bertkit.model.task_config import TaskConfig
 from bertkit.products import Linear
@@ -80,13 +80,16 @@ class SequenceClassificationModel(nn.Module):
             InputError: labels or weights of a wrong shape or out of range; an option the problem type has not; an
                 input refused.
         """
+        output_states = output_hidden_states or self.mix is not None
+        given = input_ids if input_ids is not None else inputs_embeds
         encoded = self.encoder(
             input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=output_hidden_states or self.mix is not None,
+            read_positions=text_positions(self.encoder, given, whole=output_states or output_attentions),
+            output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
         read = text_features(self.encoder, encoded, self.mix)  # (batch, width)
@@ -157,6 +160,7 @@ class TokenClassificationModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            padding_is_read=False,
             output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
@@ -212,13 +216,15 @@ class MultipleChoiceModel(nn.Module):
             shape = None if given is None else tuple(given.shape)
             raise InputError(f"has shape {shape}", field="input_ids", expected="(batch, choices, seq)")
         batch, choices = given.shape[:2]
+        output_states = output_hidden_states or self.mix is not None
         encoded = self.encoder(
             _rows(input_ids),
             attention_mask=_rows(attention_mask),
             token_type_ids=_rows(token_type_ids),
             position_ids=_rows(position_ids),
             inputs_embeds=_rows(inputs_embeds),
-            output_hidden_states=output_hidden_states or self.mix is not None,
+            read_positions=text_positions(self.encoder, _rows(given), whole=output_states or output_attentions),
+            output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
         read = text_features(self.encoder, encoded, self.mix)  # (batch · choices, width)
@@ -272,7 +278,7 @@ class QuestionAnsweringModel(nn.Module):
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
+            inputs_embeds=inputs_embeds,  # padding is read: as in Hugging Face, its scores are in the softmax
             output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
