@@ -51,6 +51,7 @@ TASK_OF |= dict.fromkeys(
         "class_weights",
         "task_file",
         "predicting",
+        "exported",
         "task_names",
     ),
     "finetuning",

@@ -49,15 +49,10 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     Raises:
         InputError: no fine-tuned model, anything wrong with the data, labels that the model does not have.
     """
-    from bertkit.data.examples.reading import ExampleReport
     from bertkit.tasks.opening import open_predictor
 
     predictor = open_predictor(config.model)
-    report = ExampleReport(config.reading.on_bad)
-    task = predictor.task
-    examples = task.read(config.input_file, config.reading, report, labelled=True, flag="--input_file")
-    examples = task.check(examples, predictor.config, config.reading, report)
-    report.say()
+    examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())
 
