@@ -52,6 +52,7 @@ TASK_OF |= dict.fromkeys(
         "task_file",
         "predicting",
         "exported",
+        "foreign_task",
         "task_names",
     ),
     "finetuning",

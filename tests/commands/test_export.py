@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import toy_model as toy
+from safetensors.torch import load_file
 from toy_tasks import write_task, write_tuned
 
 from bertkit.cli import main
@@ -100,6 +102,21 @@ def test_a_torch_program_of_the_encoder(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"{output / 'model.pt2'}\n"
     check = json.loads((output / "check.json").read_text(encoding="utf-8"))
     assert check["outputs"] == ["last_hidden_state", "pooler_output"]
+
+
+@pytest.mark.parametrize("command", [["export", "--format", "torch"], ["inspect", "attention", "君"]])
+def test_a_pickle_is_opened_by_its_flag_alone(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(folder_with("masked_lm", tmp_path / "model"))
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    output = "--output_dir" if command[0] == "export" else "--output_file"
+    words = [*command, "--model", str(folder), output, str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "--allow_bin" in capsys.readouterr().err
+    assert main([*words, "--allow_bin"]) == 0
+    assert (tmp_path / "out").exists()
 
 
 def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from bertkit.console import result, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
-from bertkit.options import group, option
+from bertkit.options import ALLOW_BIN, group, option
 
 if TYPE_CHECKING:
     from bertkit.model.architectures import Model
@@ -28,7 +28,7 @@ A_POINT = 0.01  # of a figure from 0 to 1; an int8 file that loses more is warne
 class Config:
     """Which model, and what becomes of it."""
 
-    model: str = option(help="model folder")
+    model: str = option(help="model folder, or owner/name of the Hugging Face hub")
     output_dir: Path = option(help="folder for the file, its check.json, config.json and the tokenizer's files")
     format: Literal["onnx", "torch"] = option("onnx", help="onnx: model.onnx; torch: model.pt2, for torch.export.load")
     head: Literal["pretraining", "masked_lm", "next_sentence", "encoder"] | None = option(
@@ -40,6 +40,7 @@ class Config:
         None, help="labelled examples on which the model and its files are measured: paths, comma separated; globs"
     )
     reading: ReadingSettings = group(ReadingSettings)
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
     def __post_init__(self) -> None:
         if self.int8 and self.format != "onnx":
@@ -57,13 +58,15 @@ def run(config: Config) -> None:
             anything wrong with the examples, before a file is written.
     """
     from bertkit.model import export
+    from bertkit.model.hub import model_directory
     from bertkit.model.pretrained import head_of, model_files
     from bertkit.pipelines.batches import fitting_tokenizer
 
     if config.format == "onnx":
         export.require_onnx()
-    model, asked = _opened(config)
-    tokenizer = fitting_tokenizer(config.model, vocab_size=model.config.vocab_size)
+    folder = model_directory(config.model, allow_pickle_weights=config.allow_bin)
+    model, asked = _opened(config, folder)
+    tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     wish = export.exportable(model)
     check, files = _checked_files(wish, config)
     check = {
@@ -81,16 +84,17 @@ def run(config: Config) -> None:
         write_atomically(config.output_dir / name, content)
 
 
-def _opened(config: Config) -> "tuple[Model, tuple[Predictor, list[Any]] | None]":
+def _opened(config: Config, folder: Path) -> "tuple[Model, tuple[Predictor, list[Any]] | None]":
     """The model, and where there are examples what asks it, and them."""
     from bertkit.model.pretrained import head_on_disk, load
     from bertkit.tasks.opening import open_predictor
 
     if config.input_file is not None:
-        predictor = open_predictor(config.model)
+        predictor = open_predictor(folder, allow_bin=config.allow_bin)
         return predictor.model, (predictor, predictor.labelled(config.input_file, config.reading, flag="--input_file"))
-    head = head_on_disk(config.model) if config.head is None else config.head
-    return load(config.model, head=None if head == "encoder" else head), None
+    allowed = config.allow_bin
+    head = head_on_disk(folder, allow_pickle_weights=allowed) if config.head is None else config.head
+    return load(folder, head=None if head == "encoder" else head, allow_pickle_weights=allowed), None
 
 
 def _checked_files(wish: "Exportable", config: Config) -> "tuple[dict[str, Any], dict[str, Answer]]":

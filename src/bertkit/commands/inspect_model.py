@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit import console
 from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import given_texts
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import MASK, UNK, read_vocabulary
@@ -51,7 +51,7 @@ class Config:
     input_file: str | None = option(
         None, help="file with one text a line that the masked-LM head is tried on (null: ten built-in sentences)"
     )
-    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
     show_tensors: bool = option(False, help="print every tensor with what became of it")
     json: bool = option(False, help="print everything as one line of JSON")
 
