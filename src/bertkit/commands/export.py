@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.console import result, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
-from bertkit.files import file_written_atomically, write_atomically
+from bertkit.files import file_written_atomically, require_folder_or_nothing, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def run(config: Config) -> None:
     from bertkit.model.pretrained import head_of, model_files
     from bertkit.pipelines.batches import fitting_tokenizer
 
+    require_folder_or_nothing(config.output_dir, flag="--output_dir")
     if config.format == "onnx":
         export.require_onnx()
     folder = model_directory(config.model, allow_pickle_weights=config.allow_bin)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.console import Progress, result, result_json, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
+from bertkit.files import require_folder_or_nothing
 from bertkit.options import ALLOW_BIN, argument, group, option
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def run(config: Config) -> None:
     Raises:
         InputError: a folder without a head that has a loss; anything wrong with the examples; nothing left to prune.
     """
+    if config.output_dir is not None:
+        require_folder_or_nothing(config.output_dir, flag="--output_dir")
     model, found, files = _measured(config)
     chosen: dict[int, list[int]] = {}
     if config.prune_heads is not None:

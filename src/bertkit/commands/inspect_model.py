@@ -204,9 +204,8 @@ def _probes(
         else:
             probes[language] = probe_masked_lm(model, rows, mask_id=vocabulary.mask_id)
     if probes and not any(probe.trained for probe in probes.values()):
-        remarks.append(
-            "the masked-LM head is no better than a guess: it is untrained, or made for other ids or other text"
-        )
+        verdict = min(probes.values(), key=lambda probe: probe.loss).verdict
+        remarks.append(f"the masked-LM head is {verdict}: it is untrained, or made for other ids or other text")
     return probes
 
 
