@@ -33,7 +33,9 @@ class Config:
     seed: int = option(12345, help="texts: seed of the places hidden")
     reading: ReadingSettings = group(ReadingSettings)
     prune_heads: int | None = option(
-        None, help="take out so many of the least important heads, one being left in each layer, and write --output_dir"
+        None,
+        help="take out so many of the least important heads, one being left in each layer, and write --output_dir "
+        "(transformers, which has no pruning any more, does not open it)",
     )
     output_dir: Path | None = option(None, help="folder for the model without the heads that --prune_heads takes out")
     allow_bin: bool = option(False, help=ALLOW_BIN)
