@@ -52,6 +52,8 @@ TASK_OF |= dict.fromkeys(
         "class_weights",
         "task_file",
         "predicting",
+        "exported",
+        "foreign_task",
         "task_names",
     ),
     "finetuning",

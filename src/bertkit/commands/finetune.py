@@ -13,7 +13,7 @@ from bertkit.commands.running import length_of_checkpoint, require_new_or_resume
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
-from bertkit.options import argument, group, option, values_of, write_settings
+from bertkit.options import ALLOW_BIN, argument, group, option, values_of, write_settings
 from bertkit.tasks.task_settings import TaskName, TaskSettings
 from bertkit.train.settings import TrainSettings
 
@@ -40,7 +40,7 @@ class Config:
     )
     reading: ReadingSettings = group(ReadingSettings)
     settings: TaskSettings = group(TaskSettings)
-    allow_bin: bool = option(False, help="open pytorch_model.bin where the model has no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
     hidden_dropout_prob: float | None = option(None, help="share of activations dropped; null: as the model says")
     attention_probs_dropout_prob: float | None = option(
         None, help="share of attention weights dropped; null: as the model says"

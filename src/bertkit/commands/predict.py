@@ -14,7 +14,7 @@ from bertkit.console import Progress, result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
-from bertkit.options import group, option
+from bertkit.options import ALLOW_BIN, group, option
 
 FORMATS = (".jsonl", ".tsv", ".json")
 
@@ -23,13 +23,14 @@ FORMATS = (".jsonl", ".tsv", ".json")
 class Config:
     """The model, the questions, and where the answers go."""
 
-    model: str = option(help="folder of a fine-tuned model")
+    model: str = option(help="fine-tuned model: a folder, or owner/name of the Hugging Face hub")
     input_file: str = option(help="examples: paths, comma separated; globs; folders")
     output_file: str = option(
         help="answers: .jsonl (everything, exact), .tsv (for people), or for questions .json (id → text; beside it "
         "nbest_predictions.json and null_odds.json)"
     )
     reading: ReadingSettings = group(ReadingSettings)
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
     def __post_init__(self) -> None:
         suffix = Path(self.output_file).suffix
@@ -52,7 +53,7 @@ def run(config: Config) -> None:
     from bertkit.tasks.opening import open_predictor
 
     path = Path(config.output_file)
-    predictor = open_predictor(config.model)
+    predictor = open_predictor(config.model, allow_bin=config.allow_bin)
     if path.suffix == ".json" and predictor.task.name != "question-answering":
         raise InputError(
             "is the format of answers to questions",

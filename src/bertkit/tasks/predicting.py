@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
 from bertkit.model.task_config import TaskConfig
@@ -40,6 +41,18 @@ class Predictor:
     def config(self) -> TaskConfig:
         """The labels of the model."""
         return task_config_of(self.model)
+
+    def labelled(self, paths: str, reading: ReadingSettings, *, flag: str) -> list[Any]:
+        """Return the examples of labelled files, and say what was read.
+
+        Raises:
+            InputError: anything wrong with the data; labels that the model does not have.
+        """
+        report = ExampleReport(reading.on_bad)
+        examples = self.task.read(paths, reading, report, labelled=True, flag=flag)
+        examples = self.task.check(examples, self.config, reading, report)
+        report.say()
+        return examples
 
     def answers(self, examples: Iterable[Any], *, runtime: Runtime | None = None) -> Iterator[Any]:
         """Yield an answer for each example, in order; rows of like length go through the model together.
