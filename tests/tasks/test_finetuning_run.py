@@ -298,12 +298,12 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_made(
     ("kind", "value", "said"),
     [
         ("regression", {"class_weights": "auto"}, "--class_weights: has no meaning for regression"),
-        ("choices", {"class_weights": "auto"}, "--class_weights: has no meaning for multiple-choice"),
-        ("questions", {"class_weights": "auto"}, "--class_weights: has no meaning for question-answering"),
+        ("choices", {"class_weights": "auto"}, "--class_weights: is no option of multiple-choice"),
+        ("questions", {"class_weights": "auto"}, "--class_weights: is no option of question-answering"),
         ("regression", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for regression"),
         ("multi", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for multi_label_classification"),
-        ("choices", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for multiple-choice"),
-        ("questions2", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for question-answering"),
+        ("choices", {"label_smoothing": 0.1}, "--label_smoothing: is no option of multiple-choice"),
+        ("questions2", {"label_smoothing": 0.1}, "--label_smoothing: is no option of question-answering"),
     ],
 )
 def test_what_has_no_meaning_for_a_loss_is_refused(

@@ -14,8 +14,8 @@ from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.options import argument, group, option, values_of, write_settings
-from bertkit.tasks.task_settings import TaskName, TaskSettings
-from bertkit.train.settings import TrainSettings
+from bertkit.tasks.task_settings import TaskName, TaskSettings, require_known
+from bertkit.train.settings import TrainSettings, require_effect
 
 if TYPE_CHECKING:
     from bertkit.tasks.finetuning_run import FineTuningRun
@@ -56,6 +56,8 @@ class Config:
     training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING)
 
     def __post_init__(self) -> None:
+        require_known(self.task, self.settings, self.reading)
+        require_effect(self.training, defaults=FINE_TUNING)
         if self.validation_split is not None and not 0 < self.validation_split < 1:
             raise InputError(
                 "is no share", field="--validation_split", value=self.validation_split, expected="above 0, below 1"
