@@ -62,7 +62,7 @@ def open_run(
         InputError: data with anything wrong in it, a model that does not fit, no such checkpoint.
     """
     chosen = task_named(task)
-    data = read_data(chosen, files, reading, seed=training.seed)
+    data = read_data(chosen, files, reading)
     weights = _class_weights(chosen, data, settings)
     runtime = runtimes.start(training)
     checkpoint = None

@@ -25,6 +25,25 @@ NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "max_skipped_steps": ("on_non_finite", ("skip",)),
 }
 
+# Settings that a resumed run may change without becoming another run.
+FREE_ON_RESUME = frozenset(
+    {
+        "allow_inexact",
+        "data_workers",
+        "early_stopping_patience",
+        "gradient_checkpointing",
+        "hang_timeout",
+        "keep_every",
+        "log_every",
+        "max_skipped_steps",
+        "on_non_finite",
+        "report_to",
+        "resume_from",
+        "save_every",
+        "save_total_limit",
+    }
+)
+
 
 @dataclass(frozen=True)
 class TrainSettings:
