@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from bertkit.errors import InputError
 from bertkit.files import write_atomically
 
 REQUIRED = dataclasses.MISSING
@@ -114,6 +115,33 @@ def values_of(config: Any) -> dict[str, Any]:
         else:
             values[field.name] = str(value) if isinstance(value, Path) else value
     return values
+
+
+def changed(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are other than by default."""
+    return {name: value for name, value in values.items() if value != defaults.get(name)}
+
+
+def without_effect(
+    values: Mapping[str, Any], defaults: Mapping[str, Any], needs: Mapping[str, tuple[str, tuple[Any, ...]]]
+) -> list[InputError]:
+    """Return a problem for each value that was changed although another one leaves it without effect.
+
+    needs: by a flag's name, the flag that it depends on, and the values of that one with which it has an effect.
+    """
+    return [
+        InputError(
+            f"has no effect with --{other} {values[other]}",
+            field=f"--{name}",
+            value=value,
+            expected=f"--{other} {' or '.join(map(str, wanted))}",
+            remedy="leave one of them out",
+        )
+        for name, value in changed(values, defaults).items()
+        if name in needs
+        for other, wanted in [needs[name]]
+        if values[other] not in wanted
+    ]
 
 
 def write_settings(config: Any, directory: Path) -> None:

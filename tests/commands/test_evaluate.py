@@ -65,6 +65,72 @@ def test_one_class_that_is_always_given_is_warned_of(
     assert "warning" not in captured.out
 
 
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "mend"),
+    [
+        (
+            "single",
+            '{"text": "the moon", "label": "english"}',
+            '{"text": "the moon", "label": "englisch"}',
+            "did you mean english? else mend the file",
+        ),
+        (
+            "tags",
+            '{"tokens": ["the"], "tags": ["O"]}',
+            '{"tokens": ["a"], "tags": ["B-NAME"]}',
+            "mend the file, fine-tune a model on such tags",
+        ),
+        ("regression", '{"text": "a", "label": 1.5}', '{"text": "a", "label": "much"}', "choose --problem_type"),
+    ],
+)
+def test_labels_that_the_model_does_not_have_are_skipped_on_demand(
+    models: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    good: str,
+    bad: str,
+    mend: str,
+) -> None:
+    data = tmp_path / "x.jsonl"
+    data.write_text(f"{good}\n{bad}\n{good}\n", encoding="utf-8")
+    assert evaluate(models[kind], data) == 2
+    said = capsys.readouterr().err
+    assert f"{data}:2: " in said
+    assert mend in said
+    assert "--on_bad skip" in said
+    assert evaluate(models[kind], data, "--json", "--on_bad", "skip") == 0
+    captured = capsys.readouterr()
+    assert "records skipped as broken: 1" in captured.err
+    assert "records kept: 2" in captured.err
+    assert json.loads(captured.out)["coverage"]["examples"] == 2
+
+
+def test_who_is_taken_for_whom_is_a_small_table(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    model = models["single"]
+    assert evaluate(model, validation_file(model, "single")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("confusion:")
+    results = json.loads((model / "eval_results.json").read_text(encoding="utf-8"))["validation"]["confusion"]
+    assert lines[start + 1].split() == ["right", "↓", "given", "→", *results["labels"]]
+    shown = [line.split() for line in lines[start + 2 : start + 4]]
+    assert shown == [[name, *map(str, row)] for name, row in zip(results["labels"], results["rows"], strict=True)]
+
+
+def test_a_large_confusion_is_left_to_the_file(
+    models: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertkit.commands.evaluate.SHOWN_LABELS", 1)
+    assert evaluate(models["single"], validation_file(models["single"], "single")) == 0
+    assert "confusion:\n  2 × 2 labels: see --output_file or --json" in capsys.readouterr().out
+
+
+def test_an_option_of_another_task_is_refused(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    model = models["single"]
+    assert evaluate(model, validation_file(model, "single"), "--scheme", "IOB1") == 2
+    assert "--scheme: is no option of sequence-classification" in capsys.readouterr().err
+
+
 def test_a_threshold_of_the_model_is_used(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     # What the run found best on these very examples is never worse than the threshold the other way.
     model = models["questions2"]
@@ -106,15 +172,16 @@ def test_data_that_does_not_fit_the_model_is_refused(
     assert (captured.out, output.exists()) == ("", False)
 
 
-def test_a_model_that_was_not_fine_tuned_here_is_refused(
+def test_a_model_that_was_not_fine_tuned_is_refused(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = validation_file(models["single"], "single")
-    for model in (write_base(tmp_path / "base"), tmp_path / "nowhere"):
+    base = write_base(tmp_path / "base")
+    for model, problem in ((base, "was not fine-tuned"), (tmp_path / "nowhere", "nowhere")):
         assert evaluate(model, data) == 2
         said = capsys.readouterr().err
-        assert f"{model}/task.json: does not exist" in said
-        assert "what to do: fine-tune it first: bertkit finetune" in said
+        assert problem in said
+        assert "what to do: " in said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from bertkit.cli import main
 from bertkit.commands import finetune as command
 from bertkit.commands.finetune import finetune
 
-QUICK = ("--batch_size", "8", "--max_seq_length", "32", "--doc_stride", "8", "--max_query_length", "8")
+QUICK = ("--batch_size", "8", "--max_seq_length", "32")
+OF_QUESTIONS = ("--doc_stride", "8", "--max_query_length", "8")
 KINDS = ("single", "pair", "multi", "regression", "tags", "choices", "questions", "questions2")
 
 
@@ -23,7 +24,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(kind: str, base: object, train: object, output: object, *flags: object) -> list[str]:
     given = ["finetune", TASK_OF[kind], "--model_name_or_path", base, "--train_file", train, "--output_dir", output]
-    return list(map(str, [*given, *QUICK, *flags]))
+    own = OF_QUESTIONS if TASK_OF[kind] == "question-answering" else ()
+    return list(map(str, [*given, *QUICK, *own, *flags]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,6 +124,12 @@ def test_skipped_records_are_counted(base: Path, tmp_path: Path, capsys: pytest.
         ("single", ("--long_texts", "windows", "--stride", 60), "would leave tokens out"),
         ("questions", ("--doc_stride", 40), "--doc_stride: a window holds"),
         ("questions", ("--max_seq_length", 5), "--max_seq_length: leaves no room for the context"),
+        ("tags", ("--doc_stride", 8), "--doc_stride: is no option of token-classification"),
+        ("questions", ("--stride", 8), "it belongs to sequence-classification, token-classification"),
+        ("choices", ("--class_weights", "auto"), "--class_weights: is no option of multiple-choice"),
+        ("single", ("--scheme", "IOB1"), "--scheme: is no option of sequence-classification"),
+        ("single", ("--vote", "max"), "--vote: has no effect with --long_texts cut"),
+        ("single", ("--decay_ratio", 0.3), "--decay_ratio: has no effect with --lr_scheduler_type linear"),
         ("tags", ("--scheme", "BMES"), "tag: the entity does not end (BMES, by --scheme)"),
     ],
 )

@@ -242,3 +242,18 @@ def test_a_folder_that_is_not_there_is_refused(
     assert predict(tmp_path / "nowhere", data, tmp_path / "a.jsonl") == 2
     assert "nowhere: does not exist" in capsys.readouterr().err
     assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_an_option_of_another_task_is_refused(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "predict",
+        "--model",
+        str(models["single"]),
+        "--input_file",
+        str(validation_file(models["single"], "single")),
+    ]
+    assert main([*words, "--output_file", str(tmp_path / "x.jsonl"), "--choice_columns", "a,b"]) == 2
+    assert "--choice_columns: is no option of sequence-classification" in capsys.readouterr().err
+    assert not (tmp_path / "x.jsonl").exists()

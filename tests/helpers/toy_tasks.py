@@ -135,8 +135,7 @@ def finetune_config(base: Path, train: Path, output: Path, *, kind: str, **value
         "log_every": 1,
         "learning_rate": 5e-3,
         "max_seq_length": 48,
-        "doc_stride": 8,
-        "max_query_length": 8,
+        **({"doc_stride": 8, "max_query_length": 8} if TASK_OF[kind] == "question-answering" else {}),
     }
     config: Config = config_from(Config, {**given, **values})
     return config

@@ -51,6 +51,11 @@ def results_in(folder: Path) -> dict[str, Any]:
     return found
 
 
+def ids_in(folder: Path) -> list[str]:
+    lines = (folder / "predictions_validation.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["id"] for line in lines]
+
+
 def settings_of(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return found
@@ -298,12 +303,12 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_made(
     ("kind", "value", "said"),
     [
         ("regression", {"class_weights": "auto"}, "--class_weights: has no meaning for regression"),
-        ("choices", {"class_weights": "auto"}, "--class_weights: has no meaning for multiple-choice"),
-        ("questions", {"class_weights": "auto"}, "--class_weights: has no meaning for question-answering"),
+        ("choices", {"class_weights": "auto"}, "--class_weights: is no option of multiple-choice"),
+        ("questions", {"class_weights": "auto"}, "--class_weights: is no option of question-answering"),
         ("regression", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for regression"),
         ("multi", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for multi_label_classification"),
-        ("choices", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for multiple-choice"),
-        ("questions2", {"label_smoothing": 0.1}, "--label_smoothing: has no meaning for question-answering"),
+        ("choices", {"label_smoothing": 0.1}, "--label_smoothing: is no option of multiple-choice"),
+        ("questions2", {"label_smoothing": 0.1}, "--label_smoothing: is no option of question-answering"),
     ],
 )
 def test_what_has_no_meaning_for_a_loss_is_refused(
@@ -453,9 +458,67 @@ def test_several_seeds_are_several_runs_and_their_mean(
     assert not torch.equal(first, second)
 
 
-def test_seeds_that_ran_before_are_refused_before_the_first_runs(base: Path, tmp_path: Path) -> None:
-    finetune(config_of("pair", base, tmp_path / "runs" / "seed-5", max_steps=1))
-    with pytest.raises(InputError, match="seed-5: --output_dir: holds a run already"):
+def test_seeds_leave_their_summary_and_share_the_validation_part(base: Path, tmp_path: Path) -> None:
+    values = {"validation_file": None, "validation_split": 0.3, "max_steps": 1}
+    run_command(config_of("pair", base, tmp_path / "runs", seeds="3,5", **values))
+    summary = json.loads((tmp_path / "runs" / "seeds.json").read_text(encoding="utf-8"))
+    for seed in ("3", "5"):
+        results = results_in(tmp_path / "runs" / f"seed-{seed}")
+        assert summary["seeds"][seed]["validation"]["accuracy"] == results["validation"]["accuracy"]
+    values_of = [summary["seeds"][seed]["validation"]["accuracy"] for seed in ("3", "5")]
+    overall = summary["overall"]["validation"]["accuracy"]
+    assert overall["mean"] == pytest.approx(sum(values_of) / 2)
+    assert overall["sd"] == pytest.approx(abs(values_of[0] - values_of[1]) / 2**0.5)
+    page = (tmp_path / "runs" / "README.md").read_text(encoding="utf-8").splitlines()
+    assert page[0] == "# sequence-classification: mean and standard deviation of 2 seeds"
+    assert page[2:4] == ["| part | metric | mean | sd | seed 3 | seed 5 |", "|---|---|---|---|---|---|"]
+    assert any(
+        line.startswith(f"| validation | accuracy | {overall['mean']:.4f} | {overall['sd']:.4f} |") for line in page
+    )
+    shared = [ids_in(tmp_path / "runs" / f"seed-{seed}") for seed in (3, 5)]
+    assert shared[0] == shared[1]
+    run_command(config_of("pair", base, tmp_path / "other", seeds="3", split_seed=7, **values))
+    assert ids_in(tmp_path / "other" / "seed-3") != shared[0]
+
+
+def test_seeds_given_again_go_on_where_they_were_stopped(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of("pair", base, tmp_path / "runs", max_steps=3, save_every=1, seeds="3,5,7")
+    update, steps = loop.update, []
+
+    def asked_to_stop(job: Any, state: Any, batches: Any) -> Any:
+        steps.append(state.step)
+        if len(steps) == 5:  # the second step of the second seed
+            job.runtime.stop.received = 15
+        return update(job, state, batches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "update", asked_to_stop)
+        with pytest.raises(Stopped, match=r"stopped in seed 5 \(finished: 3\); the same command goes on"):
+            run_command(config)
+    steps.clear()
+    finished = (tmp_path / "runs" / "seed-3" / "metrics.jsonl").stat().st_mtime_ns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "update", lambda *given: steps.append(given[1].step) or update(*given))
+        run_command(config)
+    assert steps == [1, 2, 0, 1, 2]
+    assert "seed 3 is finished: its results are those of" in capsys.readouterr().err
+    assert (tmp_path / "runs" / "seed-3" / "metrics.jsonl").stat().st_mtime_ns == finished
+    run_command(config_of("pair", base, tmp_path / "whole", max_steps=3, save_every=1, seeds="3,5,7"))
+    whole, parts = (json.loads((tmp_path / name / "seeds.json").read_text("utf-8")) for name in ("whole", "runs"))
+    assert whole == parts
+
+
+def test_seeds_of_other_settings_are_not_mixed(base: Path, tmp_path: Path) -> None:
+    run_command(config_of("pair", base, tmp_path / "runs", max_steps=1, seeds="5"))
+    said = r"seed-5: --output_dir: holds a run of other settings: learning_rate: 0\.005 then, 0\.1 now"
+    with pytest.raises(InputError, match=said):
+        run_command(config_of("pair", base, tmp_path / "runs", max_steps=1, seeds="3,5", learning_rate=0.1))
+    with pytest.raises(InputError, match="max_steps: 1 then, 2 now"):
+        run_command(config_of("pair", base, tmp_path / "runs", max_steps=2, seeds="3,5"))
+    (tmp_path / "runs" / "seed-5" / "run.json").unlink()
+    with pytest.raises(InputError, match="holds a run of other settings, which are not known"):
         run_command(config_of("pair", base, tmp_path / "runs", max_steps=1, seeds="3,5"))
     with pytest.raises(InputError, match="--seed: is no seed"):
         run_command(config_of("pair", base, tmp_path / "runs", max_steps=1, seeds="3,-5"))

@@ -83,15 +83,35 @@ def test_layers_are_compared_with_a_frozen_encoder(
     run(finetune_config(base, train, tmp_path / "run", kind="single", **given))
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[0].split()[:3] == ["layer", "accuracy,", "validation"]
-    assert [line.split()[0] for line in lines[1:]] == ["1", "2"]
+    assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]
+    summary = json.loads((tmp_path / "run" / "layers.json").read_text("utf-8"))
+    assert (summary["task"], summary["part"], list(summary["layers"])) == (
+        *("sequence-classification", "validation"),
+        ["1", "2"],
+    )
+    page = (tmp_path / "run" / "README.md").read_text("utf-8")
+    assert "| 2 | " in page
     before: Any = load(base, head=None)
     for layer in (1, 2):
         folder = tmp_path / "run" / f"layer-{layer}"
         after: Any = load(folder, head="sequence_classification")
         results = json.loads((folder / "eval_results.json").read_text("utf-8"))
         assert lines[layer].split()[1] == f"{results['validation']['accuracy']:.4f}"
+        assert summary["layers"][str(layer)]["validation"]["accuracy"] == results["validation"]["accuracy"]
         kept = {name: tensor for name, tensor in after.encoder.state_dict().items() if "pooler" not in name}
         assert all(torch.equal(before.state_dict()[name], tensor) for name, tensor in kept.items())
+
+
+def test_the_layers_named_are_those_that_are_compared(tmp_path: Path, base: Path) -> None:
+    train = write_task(tmp_path / "data", "single", number=16)
+    given = {"max_steps": 1, "validation_split": 0.5, "compare_layers": True}
+    run(finetune_config(base, train, tmp_path / "run", kind="single", **given, layers=[-2]))
+    assert list(json.loads((tmp_path / "run" / "layers.json").read_text("utf-8"))["layers"]) == ["1"]
+    assert not (tmp_path / "run" / "layer-2").exists()
+    for layers, said in (([3], "layers: is no layer of the model"), ([1, 0], "--layers: leaves no layer of the model")):
+        with pytest.raises(InputError, match=said):
+            run(finetune_config(base, train, tmp_path / "none", kind="single", **given, layers=layers))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
@@ -111,8 +131,8 @@ def test_layers_that_cannot_be_are_refused(tmp_path: Path, base: Path, values: d
     ("values", "message"),
     [
         ({"seeds": "1,2"}, "goes neither with --seeds nor with --resume_from"),
-        ({"layers": [1]}, "sets --layers, --combine and --freeze_layers itself"),
-        ({"freeze_layers": 1}, "sets --layers, --combine and --freeze_layers itself"),
+        ({"combine": "sum"}, "sets --combine and --freeze_layers itself"),
+        ({"freeze_layers": 1}, "sets --combine and --freeze_layers itself"),
     ],
 )
 def test_what_comparing_layers_sets_itself_is_not_given(tmp_path: Path, values: dict[str, Any], message: str) -> None:

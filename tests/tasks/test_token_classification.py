@@ -175,7 +175,7 @@ def test_the_tags_of_other_data_must_be_the_models() -> None:
     report = ExampleReport()
     with pytest.raises(InputErrors, match=r"f:1: tag: the tag is not one of the model's\n  value: 'B-Z'"):
         TASK.check([sentence("a b", "B-Z O")], ENTITIES, ReadingSettings(), report)
-    assert TASK.check([sentence("a b", "B-X O")], ENTITIES, ReadingSettings(), report)[0].tags == ("B-X", "O")
+    assert TASK.check([sentence("a b", "B-X O")], ENTITIES, ReadingSettings(), ExampleReport())[0].tags == ("B-X", "O")
 
 
 def tags_of(example: TaggedExample, *, length: int = 64) -> list[str]:

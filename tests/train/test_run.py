@@ -15,9 +15,9 @@ from bertkit.errors import InputError
 from bertkit.train import run, runtime
 from bertkit.train.checkpoint import write_checkpoint
 from bertkit.train.loop import train
-from bertkit.train.run import FREE_ON_RESUME, fingerprint_of, one_batch, require_disk, state_at
+from bertkit.train.run import fingerprint_of, one_batch, require_disk, state_at
 from bertkit.train.runtime import Runtime
-from bertkit.train.settings import TrainSettings
+from bertkit.train.settings import FREE_ON_RESUME, TrainSettings
 from bertkit.train.state import TrainState, read_state
 
 # Every setting of TrainSettings that changes a number, and another value of it.

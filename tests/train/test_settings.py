@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bertkit.errors import InputError
-from bertkit.train.settings import TrainSettings
+from bertkit.errors import InputError, InputErrors
+from bertkit.train.settings import NEEDS, TrainSettings, require_effect
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,27 @@ def test_going_on_inexactly_needs_something_to_go_on_from() -> None:
     with pytest.raises(InputError, match="--allow_inexact: has no effect without --resume_from"):
         TrainSettings(allow_inexact=True)
     assert TrainSettings(allow_inexact=True, resume_from="last").allow_inexact
+
+
+WITHOUT_EFFECT: list[tuple[dict[str, Any], str, Any]] = [
+    ({"optimizer": "adamw", "muon_learning_rate": 0.05}, "muon_learning_rate", "muon"),
+    ({"lr_scheduler_type": "linear", "decay_ratio": 0.3}, "decay_ratio", "wsd"),
+    ({"lr_scheduler_type": "cosine", "polynomial_power": 3.0}, "polynomial_power", "polynomial"),
+    ({"lr_scheduler_type": "constant", "final_learning_rate_ratio": 0.1}, "final_learning_rate_ratio", "cosine"),
+    ({"on_non_finite": "stop", "max_skipped_steps": 3}, "max_skipped_steps", "skip"),
+]
+
+
+@pytest.mark.parametrize(("given", "name", "wanted"), WITHOUT_EFFECT)
+def test_a_setting_that_would_do_nothing_is_refused(given: dict[str, Any], name: str, wanted: str) -> None:
+    other, values = NEEDS[name]
+    said = rf"--{name}: has no effect with --{other} {given[other]}\n  value: .*\n  expected: --{other} .*{wanted}"
+    with pytest.raises(InputErrors, match=said):
+        require_effect(TrainSettings(**given), defaults={})
+    require_effect(TrainSettings(**given), defaults={name: given[name]})  # a recipe gave it, not the user
+    for value in values:
+        require_effect(TrainSettings(**{**given, other: value}), defaults={})
+
+
+def test_every_setting_that_depends_on_another_is_tried() -> None:
+    assert {name for _, name, _ in WITHOUT_EFFECT} == set(NEEDS)

@@ -13,6 +13,9 @@ from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
+from bertkit.tasks.task_settings import require_known
+
+SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def run(config: Config) -> None:
         if title == "warning":
             warn(rows)
         else:
-            result(f"{title}:\n{_shown(rows)}")
+            result(f"{title}:\n{_shown(title, rows)}")
 
 
 def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str, int]]:
@@ -53,19 +56,29 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     from bertkit.tasks.opening import open_predictor
 
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    require_known(predictor.task.name, config.reading)
     examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())
 
 
-def _shown(rows: Any) -> str:
+def _shown(title: str, rows: Any) -> str:
     if not isinstance(rows, dict) or not rows:
         return f"  {rows}"
+    if title == "confusion":
+        return _confusion(rows["labels"], rows["rows"])
     first = next(iter(rows.values()))
     if isinstance(first, dict):
         head = ("", *first)
         return table([head, *((name, *map(_number, row.values())) for name, row in rows.items())])
     return table([(name, _number(value)) for name, value in rows.items()])
+
+
+def _confusion(labels: list[str], rows: list[list[int]]) -> str:
+    """A row for each right label, a column for each that was given; a large one is left to the file."""
+    if len(labels) > SHOWN_LABELS:
+        return f"  {len(labels)} × {len(labels)} labels: see --output_file or --json"
+    return table([("right ↓ given →", *labels), *((name, *row) for name, row in zip(labels, rows, strict=True))])
 
 
 def _number(value: Any) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, stopped, write_report
+from bertkit.commands.several import Member, figures_of, make_all, write_summary
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.options import ALLOW_BIN, argument, group, option, values_of, write_settings
-from bertkit.tasks.task_settings import TaskName, TaskSettings
-from bertkit.train.settings import TrainSettings
+from bertkit.tasks.task_settings import TaskName, TaskSettings, require_known
+from bertkit.train.settings import TrainSettings, require_effect
 
 if TYPE_CHECKING:
     from bertkit.tasks.finetuning_run import FineTuningRun
@@ -38,6 +39,7 @@ class Config:
     validation_split: float | None = option(
         None, help="share of the training examples kept for validation, where there is no file for it"
     )
+    split_seed: int = option(12345, help="seed that draws --validation_split, the same in all runs of --seeds")
     reading: ReadingSettings = group(ReadingSettings)
     settings: TaskSettings = group(TaskSettings)
     allow_bin: bool = option(False, help=ALLOW_BIN)
@@ -49,13 +51,21 @@ class Config:
     freeze_layers: int | None = option(
         None, help="keep the embeddings and so many of the lowest layers as they are; 0: the embeddings; null: nothing"
     )
-    seeds: str | None = option(None, help="several runs, as 1,2,3: each in a folder of its own, and mean ± sd of all")
+    seeds: str | None = option(
+        None,
+        help="several runs, as 1,2,3: each in a folder of its own, and mean ± sd of all; given again, what is finished "
+        "stays and what was begun goes on",
+    )
     compare_layers: bool = option(
-        False, help="a run for each layer of the model, which stays as it is: how good the head is that reads it"
+        False,
+        help="a run for each layer of the model (or of --layers), which stays as it is: how good the head is that "
+        "reads it; given again, it goes on as --seeds does",
     )
     training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING)
 
     def __post_init__(self) -> None:
+        require_known(self.task, self.settings, self.reading)
+        require_effect(self.training, defaults=FINE_TUNING)
         if self.validation_split is not None and not 0 < self.validation_split < 1:
             raise InputError(
                 "is no share", field="--validation_split", value=self.validation_split, expected="above 0, below 1"
@@ -65,6 +75,8 @@ class Config:
             raise InputError(
                 "name two validation parts", field="--validation_file and --validation_split", remedy=remedy
             )
+        if self.validation_split is None and self.split_seed != Config.split_seed:
+            raise InputError("has no effect without --validation_split", field="--split_seed", value=self.split_seed)
         held_out = (self.validation_split, self.validation_file, self.test_file)
         if self.training.early_stopping_patience is not None and not any(held_out):
             raise InputError(
@@ -82,13 +94,13 @@ class Config:
             )
         if self.seeds is not None:
             if self.training.resume_from is not None:
-                raise InputError("are several runs; resume one of them in its own folder", field="--seeds")
+                remedy = "leave --resume_from away: the same command goes on with what was begun"
+                raise InputError("are several runs", field="--seeds", remedy=remedy)
             _numbers(self.seeds)
         if self.compare_layers and (self.seeds is not None or self.training.resume_from is not None):
             raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
-        chosen = self.settings.layers != [-1] or self.settings.combine != "last" or self.freeze_layers is not None
-        if self.compare_layers and chosen:
-            raise InputError("sets --layers, --combine and --freeze_layers itself", field="--compare_layers")
+        if self.compare_layers and (self.settings.combine != "last" or self.freeze_layers is not None):
+            raise InputError("sets --combine and --freeze_layers itself", field="--compare_layers")
 
 
 def run(config: Config) -> None:
@@ -131,7 +143,9 @@ def finetune(config: Config) -> dict[str, Any]:
             config.classifier_dropout,
             config.freeze_layers,
         ),
-        files=DataFiles(config.train_file, config.validation_file, config.test_file, config.validation_split),
+        files=DataFiles(
+            config.train_file, config.validation_file, config.test_file, config.validation_split, config.split_seed
+        ),
         reading=config.reading,
         settings=config.settings,
         training=config.training,
@@ -142,8 +156,9 @@ def finetune(config: Config) -> dict[str, Any]:
 
 def _carry_out(config: Config, work: "FineTuningRun") -> dict[str, Any]:
     from bertkit.train.loop import train
+    from bertkit.train.record import GIVEN, update_run
 
-    config = _with_length(config, work)
+    given, config = values_of(config), _with_length(config, work)
     settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
     weights = None if work.class_weights is None else work.class_weights.tolist()
     settings |= {"classifier_dropout": config.classifier_dropout, "freeze_layers": config.freeze_layers}
@@ -151,6 +166,7 @@ def _carry_out(config: Config, work: "FineTuningRun") -> dict[str, Any]:
     job, state = work.start(config.training, settings=settings, record=values_of(config))
     if config.training.resume_from is None and work.runtime.is_first:
         write_settings(config, work.directory)
+        update_run(work.directory, {GIVEN: given})
     train(job, state)
     if signal_number := work.runtime.asked_to_stop():
         raise stopped(signal_number, step=state.step, max_steps=job.max_steps)
@@ -189,59 +205,77 @@ def _run_seeds(config: Config, seeds: list[int]) -> None:
     """Run each seed in its folder, and say mean ± standard deviation of every figure."""
     from bertkit.metrics.scores import mean_and_sd
 
-    runs = [
-        replace(
-            config,
-            seeds=None,
-            output_dir=str(Path(config.output_dir) / f"seed-{seed}"),
-            training=replace(config.training, seed=seed),
-        )
-        for seed in seeds
-    ]
-    for own in runs:  # before the first is trained
-        require_new_or_resumed(Path(own.output_dir), resume_from=None, base=own.model_name_or_path)
-    found = []
-    for seed, own in zip(seeds, runs, strict=True):
-        say(f"\n— seed {seed}")
-        found.append(finetune(own))
-    rows: list[tuple[str, ...]] = [("part", "metric", "mean", "sd", *(f"seed {seed}" for seed in seeds))]
-    for part, figures in found[0].items():
-        for name, value in figures.items() if isinstance(figures, dict) else ():
-            if isinstance(value, float):
-                values = [each[part][name] for each in found]
-                mean, deviation = mean_and_sd(values)
-                rows.append((part, name, f"{mean:.4f}", f"{deviation:.4f}", *(f"{each:.4f}" for each in values)))
-    result(table(rows))
+    common = replace(config, seeds=None)
+    runs = {str(seed): replace(common, training=replace(config.training, seed=seed)) for seed in seeds}
+    found = make_all("seed", _members("seed", runs))
+    figures = {name: figures_of(results) for name, results in found.items()}
+    rows: list[tuple[str, ...]] = [("part", "metric", "mean", "sd", *(f"seed {name}" for name in figures))]
+    overall: dict[str, dict[str, dict[str, float]]] = {}
+    for part, names in next(iter(figures.values())).items():
+        for metric in names:
+            values = [each[part][metric] for each in figures.values()]
+            mean, deviation = mean_and_sd(values)
+            overall.setdefault(part, {})[metric] = {"mean": mean, "sd": deviation}
+            rows.append((part, metric, *(f"{value:.4f}" for value in (mean, deviation, *values))))
+    content = {"task": config.task, "overall": overall, "seeds": figures}
+    title = f"{config.task}: mean and standard deviation of {len(seeds)} seeds"
+    write_summary(Path(config.output_dir), "seed", title=title, rows=rows, content=content)
 
 
 def _run_layers(config: Config) -> None:
     """Train a head on each layer in its folder, everything below it frozen, and say how good each is."""
+    common = replace(config, compare_layers=False)
+    runs = {
+        str(layer): replace(
+            common, freeze_layers=layer, settings=replace(config.settings, layers=[layer], combine="last")
+        )
+        for layer in _layers_to_compare(config)
+    }
+    found = make_all("layer", _members("layer", runs))
+    figures = {name: figures_of(results) for name, results in found.items()}
+    first = next(iter(figures.values()))
+    part = next(part for part in ("validation", "test", "train") if part in first)
+    rows: list[tuple[str, ...]] = [("layer", *(f"{name}, {part}" for name in first[part]))]
+    rows += [(name, *(f"{value:.4f}" for value in each[part].values())) for name, each in figures.items()]
+    content = {"task": config.task, "part": part, "layers": figures}
+    title = f"{config.task}: a head on each layer, everything below it frozen"
+    write_summary(Path(config.output_dir), "layer", title=title, rows=rows, content=content)
+
+
+def _layers_to_compare(config: Config) -> tuple[int, ...]:
+    """The layers of --layers, or all that the model has above its embeddings."""
     from bertkit.model.config import read_json_object
     from bertkit.model.hub import model_directory
+    from bertkit.model.layer_mix import checked_layers
 
     base = model_directory(config.model_name_or_path, allow_pickle_weights=config.allow_bin)
     number = int(read_json_object(base / "config.json")["num_hidden_layers"])
-    rows: list[tuple[str, ...]] = []
-    for layer in range(1, number + 1):
-        say(f"\n— layer {layer} of {number}")
-        own = replace(
-            config,
-            compare_layers=False,
-            freeze_layers=layer,
-            output_dir=str(Path(config.output_dir) / f"layer-{layer}"),
-            settings=replace(config.settings, layers=[layer], combine="last"),
-        )
-        results = finetune(own)
-        part = next(part for part in ("validation", "test", "train") if part in results)
-        figures = {name: value for name, value in results[part].items() if isinstance(value, float)}
-        rows = rows or [("layer", *(f"{name}, {part}" for name in figures))]
-        rows.append((str(layer), *(f"{value:.4f}" for value in figures.values())))
-    result(table(rows))
+    if config.settings.layers == TaskSettings().layers:
+        return tuple(range(1, number + 1))
+    layers = checked_layers(config.settings.layers, num_hidden_layers=number)
+    if 0 in layers:
+        raise InputError("leaves no layer of the model", field="--layers", value=0, expected=f"1 to {number}")
+    return layers
+
+
+def _members(kind: str, runs: dict[str, Config]) -> dict[str, Member]:
+    """Each run with its folder in that of all, and how to make it."""
+
+    def member(own: Config) -> Member:
+        def make(goes_on: bool) -> dict[str, Any]:
+            last = "last" if goes_on else None
+            return finetune(replace(own, training=replace(own.training, resume_from=last)))
+
+        return Member(Path(own.output_dir), values_of(own), make)
+
+    return {
+        name: member(replace(own, output_dir=str(Path(own.output_dir) / f"{kind}-{name}")))
+        for name, own in runs.items()
+    }
 
 
 def _say(results: dict[str, Any]) -> None:
-    rows: list[tuple[str, ...]] = []
-    for part, figures in results.items():
-        if isinstance(figures, dict):
-            rows += [(part, name, f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
+    rows = [
+        (part, name, f"{value:.4f}") for part, figures in figures_of(results).items() for name, value in figures.items()
+    ]
     result(table(rows))

@@ -15,6 +15,7 @@ from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
+from bertkit.tasks.task_settings import require_known
 
 FORMATS = (".jsonl", ".tsv", ".json")
 
@@ -54,6 +55,7 @@ def run(config: Config) -> None:
 
     path = Path(config.output_file)
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    require_known(predictor.task.name, config.reading)
     if path.suffix == ".json" and predictor.task.name != "question-answering":
         raise InputError(
             "is the format of answers to questions",

@@ -23,7 +23,7 @@ from bertkit.files import sha256_of_file
 from bertkit.options import ALLOW_BIN, group, option, values_of, write_settings
 from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, TRAINING_OF_DEFAULT_RECIPE, Recipe, in_words
 from bertkit.text.documents import CorpusSettings
-from bertkit.train.settings import TrainSettings
+from bertkit.train.settings import TrainSettings, require_effect
 
 if TYPE_CHECKING:
     from bertkit.model.heads import PretrainingModel
@@ -85,6 +85,7 @@ class Config:
     )
 
     def __post_init__(self) -> None:
+        require_effect(self.training, defaults={**TRAINING_OF_DEFAULT_RECIPE, **RECIPES[self.recipe]})
         if self.data_dir is not None and self.corpus.input_file is None:
             self._refuse_what_a_store_has_settled()
         if self.model_name_or_path is not None and self.model_size != "tiny":

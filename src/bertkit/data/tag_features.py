@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.data.examples.example import TaggedExample
-from bertkit.data.examples.labels import LabelMap
+from bertkit.data.examples.labels import LabelMap, check_labels
 from bertkit.data.features import (
     IGNORE_INDEX,
     SINGLE_SPECIAL,
@@ -20,7 +20,6 @@ from bertkit.data.features import (
     word_windows,
 )
 from bertkit.data.tags import OUTSIDE
-from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 from bertkit.text.tokenizer import Ids, Tokenizer, with_special_tokens
 
 
@@ -69,7 +68,7 @@ def build_tag_features(
         InputError: no room for a word.
     """
     if labels is not None:
-        check_tags(examples, labels)
+        check_labels(examples, labels)
     room = require_room(max_seq_length, special=SINGLE_SPECIAL, texts=1)
     step = max(1, room // 2) if stride is None else stride
     encoder = _WordEncoder(tokenizer)
@@ -124,26 +123,3 @@ def _rows(
             targets[positions] = [tags[word] for word in here]
         rows.append(TagFeatures(input_ids, token_type_ids, place, here, positions, targets))
     return rows
-
-
-def check_tags(examples: Sequence[TaggedExample], labels: LabelMap) -> None:
-    """Refuse sentences with a tag that the map (of a model, say) does not have.
-
-    Raises:
-        InputErrors: each of them with file and line.
-    """
-    problems = [
-        InputError(
-            "the tag is not one of the model's",
-            file=example.file,
-            line=example.line_of(word),
-            field="tag",
-            value=tag,
-            expected=f"one of {', '.join(labels.names[:SHOWN_PROBLEMS])}",
-        )
-        for example in examples
-        for word, tag in enumerate(example.tags or ())
-        if tag not in labels.label2id
-    ]
-    if problems:
-        raise InputErrors(problems[:SHOWN_PROBLEMS], total=len(problems))

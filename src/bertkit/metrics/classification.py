@@ -116,11 +116,11 @@ def multi_label_scores(
 def best_label_threshold(gold: NDArray[np.bool_], scores: NDArray[np.floating]) -> tuple[float, float]:
     """Return (threshold, micro F1) that is best on these texts, of a validation part: a class is given from it upwards.
 
-    gold: (texts, labels) bool; scores: (texts, labels) probabilities.  Every score is tried, exactly.
-    Of thresholds as good, the highest.
+    gold: (texts, labels) bool; scores: (texts, labels) probabilities.  Every cut between two scores is tried, exactly.
+    Of cuts as good, the highest; the threshold lies in its middle, so that rounding moves no score over it.
 
     >>> best_label_threshold(np.array([[True, False], [True, True]]), np.array([[0.4, 0.1], [0.9, 0.3]]))
-    (0.3, 1.0)
+    (0.2, 1.0)
     """
     flat = np.asarray(scores, np.float64).ravel()
     order = np.argsort(-flat, kind="stable")
@@ -130,4 +130,5 @@ def best_label_threshold(gold: NDArray[np.bool_], scores: NDArray[np.floating]) 
     f1 = 2 * right / (np.arange(1, len(flat) + 1) + max(1, int(right[-1])))
     f1[~last_of_ties] = -1.0
     best = int(f1.argmax())
-    return float(ranked[best]), float(f1[best])
+    lower = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+    return float(ranked[best] + lower) / 2, float(f1[best])

@@ -29,7 +29,8 @@ class DataFiles:
     train: str
     validation: str | None
     test: str | None
-    validation_split: float | None  # share of the training part that becomes the validation part
+    validation_split: float | None = None  # share of the training part that becomes the validation part
+    split_seed: int = 0  # which of them
 
 
 @dataclass
@@ -49,9 +50,7 @@ class TaskData:
         return next((part for part in ("validation", "test") if part in self.examples), None)
 
 
-def read_data(
-    task: FineTuningTask[Any, Any, Any], files: DataFiles, settings: ReadingSettings, *, seed: int
-) -> TaskData:
+def read_data(task: FineTuningTask[Any, Any, Any], files: DataFiles, settings: ReadingSettings) -> TaskData:
     """Return the parts with their labels agreed on, and say what was read, changed, dropped, shared and repeated.
 
     Raises:
@@ -73,7 +72,9 @@ def read_data(
         others = [problem for problem in problems if not any(problem is known for known in report.problems)]
         raise InputErrors([*others, *report.problems], total=report.num_problems + len(others))
     if files.validation_split is not None:
-        read["train"], read["validation"] = split_validation(read["train"], fraction=files.validation_split, seed=seed)
+        read["train"], read["validation"] = split_validation(
+            read["train"], fraction=files.validation_split, seed=files.split_seed
+        )
         report.note(f"{len(read['validation']):,} of the training examples are kept for validation")
     examples, config, knowledge = task.resolve(read, settings, report)
     warn_of_leaks(examples, report)

@@ -193,7 +193,6 @@ class FineTuningRun:
             if self.runtime.is_first:
                 self._write_predictions(part, answers)
         if self.runtime.is_first:
-            write_results(self.directory, results)
             card = {
                 name: value for name, value in results[(parts or ["train"])[-1]].items() if isinstance(value, float)
             }
@@ -201,6 +200,7 @@ class FineTuningRun:
                 write_atomically(self.directory / name, content)
             coverage = {part: dict(report.rows()) for part, report in self.data.coverage.items()}
             update_run(self.directory, {**facts_at_the_end(state), "coverage": coverage})
+            write_results(self.directory, results)  # last: a run that has them is finished
         job.log.close()
         self.runtime.wait_for_all()  # until the first process has written
         return results

@@ -26,13 +26,12 @@ from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
 from bertkit.tasks.task_names import task_named
-from bertkit.tasks.task_settings import TaskName, TaskSettings
+from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
 from bertkit.text.tokenizer import load_tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train.checkpoint import find_checkpoint_on_all
 from bertkit.train.settings import TrainSettings
 
-OVER_CLASSES = ("sequence-classification", "token-classification")
 MAX_SEQ_LENGTH = 128  # tokens of a row, unless said otherwise; of questions below
 
 
@@ -64,7 +63,7 @@ def open_run(
         InputError: data with anything wrong in it, a model that does not fit, no such checkpoint.
     """
     chosen = task_named(task)
-    data = read_data(chosen, files, reading, seed=training.seed)
+    data = read_data(chosen, files, reading)
     weights = _class_weights(chosen, data, settings)
     runtime = runtimes.start(training)
     checkpoint = None
@@ -103,12 +102,10 @@ def _class_weights(
         InputError: weights or smoothing of a loss that is not over classes; a file of weights that does not fit.
     """
     names, problem = data.config.labels, data.config.problem_type
-    over_classes = task.name in OVER_CLASSES and problem != "regression"
-    kind = problem if task.name == "sequence-classification" else task.name
-    if settings.class_weights is not None and not over_classes:
-        raise InputError(f"has no meaning for {kind}", field="--class_weights", value=settings.class_weights)
-    if settings.label_smoothing and not (over_classes and problem != "multi_label_classification"):
-        raise InputError(f"has no meaning for {kind}", field="--label_smoothing", value=settings.label_smoothing)
+    if settings.class_weights is not None and problem == "regression":
+        raise InputError(f"has no meaning for {problem}", field="--class_weights", value=settings.class_weights)
+    if settings.label_smoothing and problem != "single_label_classification":
+        raise InputError(f"has no meaning for {problem}", field="--label_smoothing", value=settings.label_smoothing)
     counts = label_counts(task, data.examples["train"], names) if settings.class_weights else []
     return weights_of_classes(settings.class_weights, counts, names)
 
@@ -163,5 +160,5 @@ def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskS
             value=asked,
             remedy=f"use at most {positions}; longer texts are cut into windows",
         )
-    usual = MAX_SEQ_LENGTH_OF_QUESTIONS if task == "question-answering" else MAX_SEQ_LENGTH
+    usual = MAX_SEQ_LENGTH_OF_QUESTIONS if task == QUESTIONS else MAX_SEQ_LENGTH
     return replace(settings, max_seq_length=asked or min(usual, positions))

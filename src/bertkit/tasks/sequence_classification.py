@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from bertkit.data.collate import Batch, padded
 from bertkit.data.examples import classification
 from bertkit.data.examples.example import TextExample
-from bertkit.data.examples.labels import LabelMap, check_labels, resolve_labels
+from bertkit.data.examples.labels import LabelMap, only_known, resolve_labels
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.text_features import TextFeatures, build_text_features
@@ -85,9 +85,9 @@ class SequenceClassification:
             InputErrors: labels of another kind, or that the model does not have.
         """
         _, resolved, _ = resolve_labels({"data": examples}, problem_type=model.problem_type, report=report)
-        if model.problem_type != "regression":
-            check_labels(resolved["data"], LabelMap(model.labels))
-        return resolved["data"]
+        if model.problem_type == "regression":
+            return resolved["data"]
+        return only_known(resolved["data"], LabelMap(model.labels), report)
 
     def features(
         self,

@@ -3,14 +3,52 @@
 In: flags or YAML.  Out: one frozen TaskSettings, checked; what a model knows besides its weights.  Next: finetuning.py
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from bertkit.errors import InputError
+from bertkit.data.examples.reading import ReadingSettings
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import Combine
-from bertkit.options import option
+from bertkit.options import changed, option, values_of, without_effect
 
 TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
+TEXTS: TaskName = "sequence-classification"
+TAGS: TaskName = "token-classification"
+CHOICES: TaskName = "multiple-choice"
+QUESTIONS: TaskName = "question-answering"
+# The tasks that know an option of TaskSettings or ReadingSettings; those that are not here belong to every task.
+KNOWN_BY: Mapping[str, tuple[TaskName, ...]] = {
+    "stride": (TEXTS, TAGS),
+    "long_texts": (TEXTS,),
+    "vote": (TEXTS,),
+    "pooling": (TEXTS, CHOICES),
+    "class_weights": (TEXTS, TAGS),
+    "label_smoothing": (TEXTS, TAGS),
+    "constrained_decoding": (TAGS,),
+    "doc_stride": (QUESTIONS,),
+    "max_query_length": (QUESTIONS,),
+    "n_best_size": (QUESTIONS,),
+    "max_answer_length": (QUESTIONS,),
+    "null_score_diff_threshold": (QUESTIONS,),
+    "text_pair_column": (TEXTS, QUESTIONS),
+    "label_column": (TEXTS, TAGS, CHOICES),
+    "pair_separator": (TEXTS,),
+    "separator": (TEXTS, CHOICES, QUESTIONS),
+    "tag_column": (TAGS,),
+    "choice_columns": (CHOICES,),
+    "context": (CHOICES,),
+    "scheme": (TAGS,),
+    "repair_tags": (TAGS,),
+    "problem_type": (TEXTS,),
+    "repair_offsets": (QUESTIONS,),
+    "on_bad_answers": (QUESTIONS,),
+}
+# Of texts: what does something beside some values of another option only.
+NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "stride": ("long_texts", ("windows",)),
+    "vote": ("long_texts", ("windows",)),
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +98,32 @@ class TaskSettings:
                 raise InputError("is not a number of 1 or more", field=f"--{name}", value=number)
         if not 0 <= self.label_smoothing < 1:
             raise InputError("is no share", field="--label_smoothing", value=self.label_smoothing, expected="0 ≤ s < 1")
+
+
+def require_known(task: str, *groups: TaskSettings | ReadingSettings) -> None:
+    """Refuse options that were set and that the task does not know, or that do nothing beside its others.
+
+    Raises:
+        InputErrors: all of them, with the tasks that know them.
+    """
+    problems: list[InputError] = []
+    for settings in groups:
+        values, defaults = values_of(settings), values_of(type(settings)())
+        problems += [
+            InputError(
+                f"is no option of {task}",
+                field=f"--{name}",
+                value=value,
+                expected=f"it belongs to {', '.join(KNOWN_BY[name])}",
+                remedy="leave it out, or check the task",
+            )
+            for name, value in changed(values, defaults).items()
+            if task not in KNOWN_BY.get(name, (task,))
+        ]
+        if task == TEXTS and isinstance(settings, TaskSettings):
+            problems += without_effect(values, defaults, NEEDS)
+    if problems:
+        raise InputErrors(problems)
 
 
 def length_of_rows(settings: TaskSettings) -> int:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from bertkit.data.collate import Batch, padded
 from bertkit.data.examples.example import TaggedExample
-from bertkit.data.examples.labels import LabelMap
+from bertkit.data.examples.labels import LabelMap, only_known
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.tagging import read_tagged_examples, resolve_tags
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_decoding import TaggedAnswer, decode_tags
-from bertkit.data.tag_features import TagFeatures, build_tag_features, check_tags
+from bertkit.data.tag_features import TagFeatures, build_tag_features
 from bertkit.data.tags import OUTSIDE, spans_of
 from bertkit.metrics.entities import entity_scores, tag_scores, word_scores
 from bertkit.model.architectures import Head, TaskModel
@@ -65,8 +65,7 @@ class TokenClassification:
             InputErrors: tags that the model does not have.
         """
         _, resolved, _ = resolve_tags({"data": examples}, settings, report)
-        check_tags(resolved["data"], LabelMap(model.labels))
-        return resolved["data"]
+        return only_known(resolved["data"], LabelMap(model.labels), report)
 
     def features(
         self,

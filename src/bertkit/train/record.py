@@ -16,6 +16,7 @@ from typing import Any
 
 from bertkit.files import write_atomically
 
+GIVEN = "given"  # in run.json: the settings as they were given, before the length of the run was fixed
 RUN, RESULTS_JSON, RESULTS_TEXT = "run.json", "eval_results.json", "eval_results.txt"
 _PACKAGES = ("bertkit", "torch", "numpy", "tokenizers", "safetensors", "accelerate", "pyarrow")
 

@@ -21,30 +21,12 @@ from bertkit.train.parallel import ParallelModule
 from bertkit.train.record import code_hash, versions
 from bertkit.train.runtime import Runtime
 from bertkit.train.saver import Saver
-from bertkit.train.settings import TrainSettings
+from bertkit.train.settings import FREE_ON_RESUME, TrainSettings
 from bertkit.train.state import TrainState, read_state, restore, take_snapshot
 
 MOST_STEPS = 10**9  # of a job whose length is not known yet
 BYTES = 4  # of a weight or moment
 MOMENTS = 2  # of AdamW, the most that an optimizer here keeps of a weight
-# Settings that a resumed run may change without becoming another run.
-FREE_ON_RESUME = frozenset(
-    {
-        "allow_inexact",
-        "data_workers",
-        "early_stopping_patience",
-        "gradient_checkpointing",
-        "hang_timeout",
-        "keep_every",
-        "log_every",
-        "max_skipped_steps",
-        "on_non_finite",
-        "report_to",
-        "resume_from",
-        "save_every",
-        "save_total_limit",
-    }
-)
 
 
 @dataclass(frozen=True)

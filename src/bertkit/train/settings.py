@@ -4,17 +4,45 @@ In: flags or YAML.  Out: one frozen TrainSettings, checked.  Next: loop.py
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from bertkit.errors import InputError
-from bertkit.options import option
+from bertkit.errors import InputError, InputErrors
+from bertkit.options import option, values_of, without_effect
 
 LARGEST_COUNT = 10**9
 MOST_EPOCHS = 10**6
 Precision = Literal["fp32", "bf16", "fp16"]
 Sharding = Literal["none", "fsdp"]
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio", "swanlab"]
+# Settings that do something beside some values of another one only.
+NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "muon_learning_rate": ("optimizer", ("muon",)),
+    "decay_ratio": ("lr_scheduler_type", ("wsd",)),
+    "polynomial_power": ("lr_scheduler_type", ("polynomial",)),
+    "final_learning_rate_ratio": ("lr_scheduler_type", ("linear", "cosine", "polynomial", "wsd", "one-cycle")),
+    "max_skipped_steps": ("on_non_finite", ("skip",)),
+}
+
+# Settings that a resumed run may change without becoming another run.
+FREE_ON_RESUME = frozenset(
+    {
+        "allow_inexact",
+        "data_workers",
+        "early_stopping_patience",
+        "gradient_checkpointing",
+        "hang_timeout",
+        "keep_every",
+        "log_every",
+        "max_skipped_steps",
+        "on_non_finite",
+        "report_to",
+        "resume_from",
+        "save_every",
+        "save_total_limit",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -160,3 +188,13 @@ class TrainSettings:
         for name, share in shares.items():
             if not 0 <= share <= 1:
                 raise InputError("is not a share", field=f"--{name}", value=share, expected="0 to 1")
+
+
+def require_effect(settings: TrainSettings, *, defaults: Mapping[str, Any]) -> None:
+    """Refuse what was set and would do nothing; defaults: by name, where a command's are other than these here.
+
+    Raises:
+        InputErrors: all such settings, with the one that each depends on.
+    """
+    if problems := without_effect(values_of(settings), {**values_of(TrainSettings()), **defaults}, NEEDS):
+        raise InputErrors(problems)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from bertkit.data.examples.example import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from bertkit.data.examples.labels import LabelMap, check_labels, class_weights, label_map, resolve_labels
+from bertkit.data.examples.labels import LabelMap, check_labels, class_weights, label_map, only_known, resolve_labels
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
 from bertkit.errors import InputError, InputErrors
@@ -110,6 +110,24 @@ def test_a_label_that_a_model_does_not_have_is_named() -> None:
         InputErrors, match=r"x.csv:3: label: the label is not one of the model's[\s\S]*did you mean good"
     ):
         check_labels(texts(["good", "goood"]), LabelMap(("bad", "good")))
+
+
+def test_examples_whose_labels_a_model_does_not_have_are_counted_where_they_are_skipped() -> None:
+    report, names = ExampleReport("skip", read=3, kept=3), LabelMap(("bad", "good"))
+    assert [e.label for e in only_known(texts(["good", "worse", "bad"]), names, report)] == ["good", "bad"]
+    assert dict(report.rows())["records skipped as broken"] == 1
+    with pytest.raises(InputErrors, match=r"labels: no example is left[\s\S]*mend the files"):
+        only_known(texts(["worse"]), names, report)
+    with pytest.raises(InputErrors, match=r"mend the file, fine-tune a model on such labels, or .*--on_bad skip"):
+        only_known(texts(["worse"]), names, ExampleReport())
+
+
+def test_labels_that_do_not_fit_are_skipped_where_asked() -> None:
+    report = ExampleReport("skip")
+    kind, found, _ = resolve_labels({"train": texts(["1.5", "much", "2"])}, problem_type="regression", report=report)
+    assert kind == "regression"
+    assert [example.score for example in found["train"]] == [1.5, 2.0]
+    assert report.num_problems == 1
 
 
 def test_class_weights_make_all_classes_count_alike() -> None:  # public case 36

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from typing import TypeVar
 
-from bertkit.data.examples.example import TaggedExample, TextExample
+from bertkit.data.examples.example import Example, TaggedExample, TextExample
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 
+E = TypeVar("E", TextExample, TaggedExample)
 Splits = Mapping[str, Sequence[TextExample]]  # "train", "validation", "test" → its examples
 
 
@@ -64,19 +66,34 @@ def resolve_labels(
     The map is empty for a regression.
 
     Raises:
-        InputErrors: a label that is no number in a regression, one label where others have lists.
+        InputErrors: a label that is no number in a regression, one label where others have lists; with on_bad="skip"
+            these records are left out.
     """
     labelled = [example for examples in splits.values() for example in examples if _has_label(example)]
     kind = problem_type or _kind_of(labelled, report)
-    problems = [problem for example in labelled if (problem := _misfit(example, kind)) is not None]
-    if problems:
-        raise InputErrors(problems[:SHOWN_PROBLEMS], total=len(problems))
-    resolved = {name: [_as_kind(example, kind) for example in examples] for name, examples in splits.items()}
+    resolved: dict[str, list[TextExample]] = {}
+    for split, examples in splits.items():
+        problems = [_misfit(example, kind) if _has_label(example) else None for example in examples]
+        resolved[split] = [_as_kind(e, kind) for e in _without(examples, problems, report)]
+    _finish(resolved, report)
     if kind == "regression":
         return kind, resolved, LabelMap(())
-    names = label_map(name for example in labelled for name in names_of(example))
-    _warn_of_names(splits, names, report, single=kind == "single_label_classification")
+    names = label_map(name for examples in resolved.values() for example in examples for name in names_of(example))
+    _warn_of_names(resolved, names, report, single=kind == "single_label_classification")
     return kind, resolved, names
+
+
+def _without(examples: Sequence[E], problems: Sequence[InputError | None], report: ExampleReport) -> list[E]:
+    """The examples without a problem; those with one are broken records of the report."""
+    for problem in problems:
+        if problem is not None:
+            report.reject(problem)
+    return [example for example, problem in zip(examples, problems, strict=True) if problem is None]
+
+
+def _finish(resolved: Mapping[str, Sequence[Example]], report: ExampleReport) -> None:
+    if report.num_problems:
+        report.finish(num_examples=sum(map(len, resolved.values())), flag="labels")
 
 
 def names_of(example: TextExample) -> tuple[str, ...]:
@@ -86,28 +103,47 @@ def names_of(example: TextExample) -> tuple[str, ...]:
     return () if example.label is None else (example.label,)
 
 
-def check_labels(examples: Sequence[TextExample], labels: LabelMap) -> None:
-    """Refuse examples with a label that the map (of a model, say) does not have.
+def only_known(examples: Sequence[E], labels: LabelMap, report: ExampleReport) -> list[E]:
+    """Return the examples whose labels or tags stand in the map of a model; the others are broken records.
+
+    Raises:
+        InputErrors: each of them with file and line; with on_bad="skip", that no example is left.
+    """
+    known = _without(examples, [_unknown(example, labels) for example in examples], report)
+    _finish({"data": known}, report)
+    return known
+
+
+def check_labels(examples: Sequence[E], labels: LabelMap) -> None:
+    """Refuse examples with a label or tag that the map does not have.
 
     Raises:
         InputErrors: each of them with file and line.
     """
-    problems = [
-        InputError(
-            "the label is not one of the model's",
-            file=example.file,
-            line=example.line,
-            field="label",
-            value=name,
-            expected=f"one of {', '.join(labels.names[:SHOWN_PROBLEMS])}" + (", …" if len(labels) > 20 else ""),
-            remedy=f"did you mean {near[0]}?" if (near := get_close_matches(name, labels.names, n=1)) else None,
-        )
-        for example in examples
-        for name in names_of(example)
-        if name not in labels.label2id
-    ]
+    problems = [problem for example in examples if (problem := _unknown(example, labels)) is not None]
     if problems:
         raise InputErrors(problems[:SHOWN_PROBLEMS], total=len(problems))
+
+
+def _unknown(example: TextExample | TaggedExample, labels: LabelMap) -> InputError | None:
+    """What is wrong with the first label or tag of the example that the map does not have."""
+    tagged = example if isinstance(example, TaggedExample) else None
+    names = names_of(example) if isinstance(example, TextExample) else example.tags or ()
+    place = next((place for place, name in enumerate(names) if name not in labels.label2id), None)
+    if place is None:
+        return None
+    near = get_close_matches(names[place], labels.names, n=1)
+    mean = f"did you mean {near[0]}? else " if near else ""
+    what = "label" if tagged is None else "tag"
+    return InputError(
+        f"the {what} is not one of the model's",
+        file=example.file,
+        line=example.line if tagged is None else tagged.line_of(place),
+        field=what,
+        value=names[place],
+        expected=f"one of {', '.join(labels.names[:SHOWN_PROBLEMS])}" + (", …" if len(labels) > SHOWN_PROBLEMS else ""),
+        remedy=f"{mean}mend the file, fine-tune a model on such {what}s, or leave these records out: --on_bad skip",
+    )
 
 
 def class_weights(label_counts: Sequence[int]) -> list[float]:
@@ -162,7 +198,7 @@ def _misfit(example: TextExample, kind: ProblemType) -> InputError | None:
         field="label",
         value=shown,
         expected=expected,
-        remedy="mend the record, or choose --problem_type",
+        remedy="mend the record, choose --problem_type, or leave such records out: --on_bad skip",
     )
 
 
