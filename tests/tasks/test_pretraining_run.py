@@ -162,7 +162,7 @@ def test_the_data_and_the_model_are_described(store: Path, tmp_path: Path, capsy
     said = capsys.readouterr().err
     train = open_parts(store)["train"]
     size = f"{train.num_documents} documents, {train.num_tokens:,} tokens"
-    assert f"data: {size}, 0.00 % [UNK]; pairing segment, 15 % hidden" in said
+    assert f"data: {size}, 0.00 % [UNK]; pairing segment, 40 % hidden" in said
     assert f"vocabulary {TOKENIZER.vocabulary.size}; adamw, 2 steps of 8 rows on" in said
     assert "step 2, validation: MLM loss" in said
     assert "evaluating the best model (step 2) on the test part" in said
@@ -403,7 +403,7 @@ def stopped(store: Path, tmp_path: Path) -> Path:
     [
         ({"seed": 2}, "seed: 12345 then, 2 now"),
         ({"batch_size": 16}, "batch_size: 8 then, 16 now"),
-        ({"mlm_probability": 0.4}, "mlm_probability: 0.15 then, 0.4 now"),
+        ({"mlm_probability": 0.3}, "mlm_probability: 0.4 then, 0.3 now"),
         ({"max_steps": 20}, "max_steps: 12 then, 20 now"),
         ({"optimizer": "muon"}, "optimizer: 'adamw' then, 'muon' now"),
         ({"hidden_dropout_prob": 0.3}, "model: {"),

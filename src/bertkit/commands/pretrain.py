@@ -21,7 +21,14 @@ from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
 from bertkit.options import ALLOW_BIN, group, option, values_of, write_settings
-from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, TRAINING_OF_DEFAULT_RECIPE, Recipe, in_words
+from bertkit.tasks.recipes import (
+    DEFAULT_RECIPE,
+    MASKING_OF_DEFAULT_RECIPE,
+    RECIPES,
+    TRAINING_OF_DEFAULT_RECIPE,
+    Recipe,
+    in_words,
+)
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings, require_effect
 
@@ -65,7 +72,7 @@ class Config:
         help="share of attention weights dropped; null: the model's",
     )
     pairs: PairSettings = group(PairSettings)
-    masking: MaskingSettings = group(MaskingSettings)
+    masking: MaskingSettings = group(MaskingSettings, defaults=MASKING_OF_DEFAULT_RECIPE)
     training: TrainSettings = group(TrainSettings, defaults=TRAINING_OF_DEFAULT_RECIPE)
     phases: str | None = option(
         None,

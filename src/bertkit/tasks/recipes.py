@@ -14,10 +14,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "optimizer": "muon",
         "learning_rate": 3e-3,
         "muon_learning_rate": 0.02,
-        "batch_size": 32,
+        "batch_size": 64,
         "warmup_ratio": 0.05,
         "final_learning_rate_ratio": 0.02,
-        "mlm_probability": 0.15,
+        "mlm_probability": 0.4,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
     },
@@ -38,6 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 NOT_OF_TRAINING = frozenset({"hidden_dropout_prob", "attention_probs_dropout_prob", "mlm_probability"})
 TRAINING_OF_DEFAULT_RECIPE = {k: v for k, v in RECIPES[DEFAULT_RECIPE].items() if k not in NOT_OF_TRAINING}
+MASKING_OF_DEFAULT_RECIPE = {"mlm_probability": RECIPES[DEFAULT_RECIPE]["mlm_probability"]}
 
 
 def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
