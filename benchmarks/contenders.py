@@ -150,8 +150,8 @@ HF_T = Tuning(
 class Transformers:
     """transformers' BertForPreTraining in a bare loop: dense labels, dense head, fused AdamW, gradients clipped at 1.
 
-    parts: of the micro-batches of a step, how many are timed; the step's time is that of all, by proportion, and of
-        the optimizer. None: all.
+    share: of the micro-batches of a step, how many are timed; the step's time is that of all, by proportion, and of
+        the optimizer.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Transformers:
         batches: Iterator[Batch],
         tuning: Tuning,
         *,
-        parts: int | None = None,
+        share: float = 1.0,
         device: str = "cpu",
         bf16: bool = False,
     ) -> None:
@@ -186,7 +186,7 @@ class Transformers:
         self._batches, self._tuning = batches, tuning
         self._device, self._bf16 = torch.device(device), bf16
         self._whole = math.ceil(tuning.rows / tuning.rows_at_once)  # micro-batches of a step
-        self._parts = min(self._whole, parts or self._whole)
+        self._parts = max(1, round(share * self._whole))
 
     def step(self, progress: float | None = None) -> Step:
         """Make one update; `progress`: how much of the run is over, 0 to 1, for the schedule; None: the peak rate."""

@@ -58,7 +58,7 @@ class Wish:
 
     corpora: tuple[str, ...]
     rounds: int
-    parts: int | None  # micro-batches of 32 rows that are timed of the 8 of a step; None: all
+    share: float  # of each step of transformers, how much is timed
     tokenizer: Tokenizer
 
 
@@ -87,7 +87,7 @@ def natural_pairs(size: str, wish: Wish) -> dict[str, Any]:
         values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS}
         ours = Bertkit(store, values)
         theirs = {
-            name: Transformers(config, dense_batches(store, PAIRS, tuning), tuning, parts=wish.parts)
+            name: Transformers(config, dense_batches(store, PAIRS, tuning), tuning, share=wish.share)
             for name, tuning in (("HF-d", HF_D), ("HF-t", HF_T))
         }
         for _ in range(WARM_UP[size]):
@@ -104,7 +104,7 @@ def useful_share(wish: Wish) -> dict[str, Any]:
     values = {"model_size": "mini", "batch_size": ROWS}
     ours = Bertkit(uniform_store(VOCAB_SIZE), values, source=UniformRows(config, rows=ROWS))
     theirs = {
-        name: Transformers(config, dense_uniform_batches(config, tuning.rows_at_once), tuning, parts=wish.parts)
+        name: Transformers(config, dense_uniform_batches(config, tuning.rows_at_once), tuning, share=wish.share)
         for name, tuning in (("HF-d", HF_D), ("HF-t", HF_T))
     }
     ours.step()
@@ -125,7 +125,7 @@ def rows_grid(wish: Wish) -> dict[str, Any]:
             for rows in GRID_ROWS:
                 tuning = replace(HF_T, rows_at_once=rows)
                 batches = dense_batches(store, PAIRS, tuning)
-                everybody[str(rows)] = other = Transformers(config, batches, tuning, parts=GRID_TIMED // rows)
+                everybody[str(rows)] = other = Transformers(config, batches, tuning, share=GRID_TIMED / ROWS)
                 other.warm_up()
             found[f"{size}, {corpus}"] = rounds_of(everybody, rounds=wish.rounds)
     return found
@@ -158,11 +158,11 @@ def main() -> None:
     """Measure what is asked for, keep it, and print the tables of everything kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=(*ITEMS, GRID), default=ITEMS)
-    parser.add_argument("--quick", action="store_true", help="tiny and mini on the Song ci, a quarter of each HF step")
+    parser.add_argument("--quick", action="store_true", help="tiny and mini on the Song ci, half of each HF step")
     parser.add_argument("--corpora", nargs="+", choices=tuple(TEXTS), default=tuple(TEXTS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--parts", type=int, help="of 8 batches of 32 rows, how many are timed; P5 takes 2 unless given"
+        "--share", type=float, help="of each HF step, how much is timed; 1 unless given, in P5 a quarter"
     )
     parser.add_argument("--add", action="store_true", help="add the rounds to those kept, in place of a new beginning")
     parser.add_argument("--output", type=Path, help="folder of the results")
@@ -170,6 +170,8 @@ def main() -> None:
     asked = parser.parse_args()
     output = asked.output or RESULTS / ("quick" if asked.quick else ".")
     torch.set_num_threads(THREADS)
+    if THREADS == 1 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     kept_in = output / "pretraining.json"
@@ -177,9 +179,9 @@ def main() -> None:
     items = () if asked.tables else [item for item in asked.only if not asked.quick or item in QUICK]
     corpora = ("Song ci",) if asked.quick else tuple(asked.corpora)
     for item in items:
-        parts = asked.parts or (2 if asked.quick or item == "P5-base" else None)
-        wish = Wish(corpora, asked.rounds, parts, large_vocabulary())
-        found = {"machine": machine(), "parts": parts, "found": MEASURES[item](wish)}
+        share = asked.share or ({"P5-base": 0.25}.get(item, 0.5 if asked.quick else 1.0))
+        wish = Wish(corpora, asked.rounds, share, large_vocabulary())
+        found = {"machine": machine(), "share": share, "found": MEASURES[item](wish)}
         kept["items"][item] = joined(kept["items"].get(item), found) if asked.add else found
         output.mkdir(parents=True, exist_ok=True)
         kept_in.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
