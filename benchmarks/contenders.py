@@ -6,8 +6,10 @@ dropout, batches grouped by length as its Trainer groups them, no mask where not
 Both are given bertkit's own data pipeline and a bare loop. Next: pretraining.py, time_to_loss.py, gpu.py
 """
 
+import atexit
 import math
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -95,6 +97,13 @@ def store_of(corpus: str, tokenizer: Tokenizer) -> Path:
     return cached_store(text_of(corpus), tokenizer, PreparationSettings())
 
 
+def folder_of_this_process() -> Path:
+    """Return a new folder that lasts as long as the process."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 class Bertkit:
     """bertkit as `bertkit pretrain` trains: its default recipe, its own loop, whole steps.
 
@@ -103,8 +112,7 @@ class Bertkit:
     """
 
     def __init__(self, store: Path, values: dict[str, Any], *, source: Source | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        given = {"output_dir": self._folder.name, "data_dir": str(store), "max_steps": MANY_STEPS, **values}
+        given = {"output_dir": str(folder_of_this_process()), "data_dir": str(store), "max_steps": MANY_STEPS, **values}
         config: Config = config_from(Config, given)
         job = open_work(config).start_nothing(config.training)
         self.job = job if source is None else replace(job, source=source)
@@ -141,7 +149,7 @@ class Tuning:
 
 
 HF_D = Tuning()
-# Rate, warm-up and rows come from the grid of `time_to_loss.py --tune`; they do not change the speed of a step.
+# Rows at once: pretraining.py --only HF-t-rows. The rate does not change the speed: it is tuned in time_to_loss.py.
 HF_T = Tuning(
     rows_at_once=8, by_length=True, dropout=0.0, learning_rate=2e-3, warmup=0.1, weight_decay=0.01, beta2=0.98
 )

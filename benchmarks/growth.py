@@ -10,6 +10,7 @@ Next: uniform_rows.py, training_memory.py, memory.py
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,14 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from machine import RESULTS as PRETRAINING
 from machine import machine
 from memory import peak_of as peak_of_preparing
 from memory import write_text
 from training_memory import forget_the_peak, memory
 
 from bertkit.model.config import BertConfig
+from bertkit.tasks.rehearsals import in_time
 
 RESULTS = Path(__file__).resolve().parent / "results" / "growth"
 TOKENS, MICRO_BATCH_TOKENS = 4096, 1024  # of a step; of one forward pass
@@ -35,6 +38,8 @@ SAVED_A_LAYER = 16  # numbers that a backward pass needs, in widths: x, q, k, v,
 SAVED_A_SCORE = 2  # the logits of a target, and their gradient
 MEGABYTES = (2, 8, 32)  # of text
 PROCESSES, PROCESS_STEPS = (1, 2), 40
+WORDS, TOKENS_A_WORD, EPOCHS, ENGLISH_VOCABULARY = 3.3e9, 4 / 3, 40, 30_522  # of BERT's own training
+SONG_CI_ROW = 24  # tokens of a pair of neighbouring sentences, in the mean
 
 
 @dataclass(frozen=True)
@@ -182,6 +187,52 @@ def process_points() -> list[dict[str, float]]:
     return points
 
 
+def cluster_table(rate: float) -> list[str]:
+    """Return what BERT's own training would take: 3.3 billion words, 40 epochs, rows of 128, by operations ÷ rate.
+
+    rate: useful operations a second of one core, measured with the base model.
+    """
+    from uniform_rows import useful_flops_a_token
+
+    from bertkit.model.config import config_of_size
+
+    # Of the GPUs nothing was measured here: the share of the peak is the one aimed at (P13), and half of it.
+    machines = {
+        f"one core of this machine ({rate / 1e9:.0f} GFLOP/s, measured)": (1, rate),
+        "1,024 such cores, if nothing is lost": (1024, rate),
+        "8 H100 at 40 % of 989 TFLOP/s (unmeasured)": (8, 0.4 * 989e12),
+        "8 H100 at 20 % (unmeasured)": (8, 0.2 * 989e12),
+    }
+    tokens = WORDS * TOKENS_A_WORD * EPOCHS
+    lines = [
+        "| machine | base: time | core- or GPU-hours | large: time | core- or GPU-hours |",
+        "|---|---|---|---|---|",
+    ]
+    for name, (number, each) in machines.items():
+        cells = []
+        for size in ("base", "large"):
+            flops = useful_flops_a_token(config_of_size(size, vocab_size=ENGLISH_VOCABULARY))
+            hours = tokens * flops / each / 3600
+            cells += [in_time(hours * 3600 / number), f"{hours:,.0f}"]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def base_rate() -> float | None:
+    """Return the useful operations a second of base, from what `make bench` kept of P5; None where it kept nothing."""
+    from uniform_rows import useful_flops_a_token
+
+    from bertkit.model.config import config_of_size
+
+    path = PRETRAINING / "pretraining.json"
+    items = json.loads(path.read_text("utf-8"))["items"] if path.exists() else {}
+    if "P5-base" not in items:
+        return None
+    rates = items["P5-base"]["found"]["Song ci"]["tokens_per_second"]["bertkit"]
+    config = config_of_size("base", vocab_size=Shape().vocabulary)
+    return statistics.median(rates) * useful_flops_a_token(config, length=SONG_CI_ROW)
+
+
 def plain_table(points: list[dict[str, float]]) -> list[str]:
     """Return points as Markdown, a column each.
 
@@ -196,7 +247,9 @@ def main() -> None:
     """Measure the curves asked for and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = (*CURVES, "corpus", "processes")
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--only", nargs="*", choices=names, default=names, help="nothing: no more than what a cluster costs"
+    )
     parser.add_argument("--point", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     wish = parser.parse_args()
@@ -217,6 +270,9 @@ def main() -> None:
         for name in names
         if name in kept
     ]
+    rate = base_rate()
+    if rate is not None:
+        tables.append("\n".join(cluster_table(rate)))
     text = "\n\n".join([*tables, "(" + ", ".join(f"{name} {value}" for name, value in kept["machine"].items()) + ")"])
     wish.output.mkdir(parents=True, exist_ok=True)
     kept_in.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")

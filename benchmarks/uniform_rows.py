@@ -4,15 +4,12 @@ In: a BertConfig.  Out: the batches of bertkit's loop, those of transformers, an
 Next: contenders.py, pretraining.py
 """
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
-from contenders import with_dense_labels
+from contenders import folder_of_this_process, with_dense_labels
 
 from bertkit.data.collate import Batch
 from bertkit.data.preparation import PreparationSettings, prepare_store
@@ -76,8 +73,7 @@ class SmallFirst(UniformRows):
 
 def uniform_store(vocab_size: int) -> Path:
     """Return a store of random characters whose vocabulary has that many entries; it lasts as long as the process."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = folder_of_this_process()
     characters = [chr(0x4E00 + number) for number in range(min(CHARACTERS, vocab_size - len(SPECIAL_TOKENS) - 1))]
     tokens = [*SPECIAL_TOKENS, "。", *characters]
     tokens += [f"[unused{number}]" for number in range(vocab_size - len(tokens))]
@@ -86,11 +82,11 @@ def uniform_store(vocab_size: int) -> Path:
     for _ in range(DOCUMENTS):
         lengths = draw.integers(1, LONGEST, SENTENCES)
         lines.append("".join("".join(draw.choice(characters, length)) + "。" for length in lengths))
-    text = Path(folder) / "text.txt"
+    text = folder / "text.txt"
     text.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     tokenizer = make_tokenizer(Vocabulary(tuple(tokens)), do_lower_case=True)
-    prepare_store(CorpusSettings(str(text), "lines"), tokenizer, Path(folder) / "store", PreparationSettings())
-    return Path(folder) / "store"
+    prepare_store(CorpusSettings(str(text), "lines"), tokenizer, folder / "store", PreparationSettings())
+    return folder / "store"
 
 
 def uniform_batch(config: BertConfig, rows: int, *, length: int = LENGTH, generator: torch.Generator) -> Batch:
