@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # On a busy two-core machine two threads ran up to 62 times slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-full lint types weights bench-data bench-answers clean
+.PHONY: help demo test test-full lint types weights bench bench-quick bench-loss bench-data bench-answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,8 @@ help:
 	@echo "make test       lint, types and every quick test"
 	@echo "make test-full  the same with the slow tests"
 	@echo "make lint       ruff only"
+	@echo "make bench      pre-training beside transformers: speed, memory (an hour); bench-quick: five minutes of it"
+	@echo "make bench-loss how soon a held-out loss is reached, beside transformers: over an hour on two idle cores"
 	@echo "make bench-answers  filling masks and making vectors beside transformers and ONNX Runtime: a table"
 	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
 	@echo "make weights    fetch the model weights that some tests compare with"
@@ -36,6 +38,15 @@ types: $(VENV)/.dev
 
 weights: $(VENV)/.dev
 	$(BIN)/python tests/fetch_weights.py
+
+bench: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python benchmarks/pretraining.py
+
+bench-quick: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python benchmarks/pretraining.py --quick
+
+bench-loss: $(VENV)/.dev
+	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/time_to_loss.py
 
 bench-answers: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python benchmarks/answers.py

@@ -1,0 +1,124 @@
+"""The benchmarks of pre-training: their tables, ratios and batches are right, and the GPU's script runs without one."""
+
+import doctest
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from toy_model import toy_config
+
+from bertkit.data.collate import Batch
+from bertkit.model.losses import IGNORE_INDEX
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+NAMES = ("contenders", "gpu", "growth", "pretraining", "tables", "time_to_loss", "uniform_rows")
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The benchmarks by name, which are scripts and import each other as such."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    return {name: importlib.import_module(name) for name in NAMES}
+
+
+def test_the_examples_in_the_benchmarks_are_right(modules: dict[str, ModuleType]) -> None:
+    assert {name: doctest.testmod(module).failed for name, module in modules.items()} == dict.fromkeys(NAMES, 0)
+
+
+def rounds(ours: list[float], default: list[float], tuned: list[float]) -> dict[str, Any]:
+    return {
+        "tokens_per_second": {"bertkit": ours, "HF-d": default, "HF-t": tuned},
+        "padding": {"bertkit": [0.0], "HF-d": [0.4], "HF-t": [0.02]},
+        "products": {"torch.mm": [1e11] * len(ours), "fastest": [2e11] * len(ours)},
+    }
+
+
+def test_tables_say_ratios_of_the_rounds_and_which_target_is_reached(modules: dict[str, Any]) -> None:
+    machine = {"threads": 1}
+    kept = {
+        "items": {
+            "P4-tiny": {"machine": machine, "found": {"Song ci": rounds([90, 100, 110], [10, 10, 10], [25, 25, 25])}},
+            "P6": {"machine": machine, "found": {"rows": {**rounds([4e3], [1e3], [2e3]), "flops_per_token": 2e7}}},
+            "P8": {"machine": machine, "found": {"32 × 128": {"megabytes": {"bertkit": [250.0], "HF-d": [1500.0]}}}},
+        }
+    }
+    text = modules["tables"].markdown(kept, loss=None)
+    assert "**10.00 (9.00 – 11.00) ×**, 9 × reached" in text
+    assert "**4.00 (3.60 – 4.40) ×**, 5 × missed" in text
+    assert "**80.0 (80.0 – 80.0) %**, 70 % reached | 40.0 (40.0 – 40.0) %" in text
+    assert "| bertkit | 250 (250 – 250), 400 MB reached |" in text
+    assert "make bench-loss" in text
+
+
+def test_the_time_to_a_loss_is_that_of_the_shortest_run_that_reaches_it(modules: dict[str, Any]) -> None:
+    def run(seconds: float, loss: float) -> dict[str, float]:
+        return {"seconds": seconds, "tokens": 1000, "mlm_loss": loss, "mlm_accuracy": 0.2}
+
+    runs = {"HF-t": run(1200, 5.5), "bertkit, 0.1": run(120, 5.6), "bertkit, 0.25": run(300, 5.4)}
+    text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": runs}))
+    assert "bertkit reaches that loss **4.0 ×** sooner" in text
+    worse = {"HF-t": run(1200, 5.5), "bertkit, 0.1": run(120, 5.6)}
+    text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": worse}))
+    assert "no run of bertkit reached that loss" in text
+
+
+def test_dense_labels_stand_where_the_targets_were(modules: dict[str, Any]) -> None:
+    config = toy_config()
+    batch: Batch = modules["uniform_rows"].uniform_batch(
+        config, 3, length=16, generator=torch.Generator().manual_seed(1)
+    )
+    dense = modules["contenders"].with_dense_labels(batch, always_masked=True)
+    labelled = dense["labels"].flatten() != IGNORE_INDEX
+    assert labelled.nonzero().squeeze(1).tolist() == batch["mlm_positions"].tolist()
+    assert dense["labels"].flatten()[labelled].tolist() == batch["mlm_targets"].tolist()
+    assert dense["attention_mask"].all()
+    assert not batch["mlm_positions"].remainder(16).eq(0).any()  # [CLS] is never hidden
+
+
+def test_a_timed_share_of_a_step_is_scaled_to_the_whole(modules: dict[str, Any]) -> None:
+    contenders, config = modules["contenders"], toy_config()
+    tuning = contenders.Tuning(rows=8, rows_at_once=2)
+    batches = modules["uniform_rows"].dense_uniform_batches(config, 2, length=16)
+    other = contenders.Transformers(config, batches, tuning, share=0.5)
+    before = [p.detach().clone() for p in other.model.parameters()]
+    step = other.step(0.5)
+    assert (step.tokens, step.slots) == (8 * 16, 8 * 16)
+    assert any((p != old).any() for p, old in zip(other.model.parameters(), before, strict=True))
+    assert other.optimizer.param_groups[0]["lr"] == 0.5 * contenders.DEFAULT_RATE
+
+
+def test_the_script_for_a_gpu_is_rehearsed_on_a_processor(
+    modules: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(modules["contenders"], "VOCAB_SIZE", 300)
+    words = ["--device", "cpu", "--size", "tiny", "--rows", "2", "--rounds", "1", "--output", str(tmp_path / "f.json")]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *words])
+    modules["gpu"].main()
+    assert "| transformers, 2 rows at once |" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))
+    assert kept["tokens_per_second"].keys() == {"bertkit, 2 rows at once", "transformers, 2 rows at once"}
+    assert kept["useful_flops"] < kept["dense_flops"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_its_script_says_so(
+    modules: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    modules["gpu"].main()
+    assert "there is no CUDA device here" in capsys.readouterr().out
+
+
+def test_the_peer_of_the_gpu_takes_the_fused_attention(modules: dict[str, Any]) -> None:
+    other = modules["contenders"].Transformers(toy_config(), iter(()), modules["contenders"].HF_T)
+    assert isinstance(other.model, transformers.BertForPreTraining)
+    assert other.model.config._attn_implementation == "sdpa"
