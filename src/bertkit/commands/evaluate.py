@@ -53,14 +53,18 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
         InputError: no fine-tuned model, anything wrong with the data, labels that the model does not have.
     """
     from bertkit.data.examples.reading import ExampleReport
-    from bertkit.tasks.opening import open_predictor
+    from bertkit.tasks.example_files import read_examples
+    from bertkit.tasks.task_file import read_task_file
+
+    name = read_task_file(Path(config.model)).name
+    require_known(name, config.reading)
+    report = ExampleReport(config.reading.on_bad)
+    examples = read_examples(name, config.input_file, config.reading, report, labelled=True, flag="--input_file")
+
+    from bertkit.tasks.opening import open_predictor  # torch, which takes seconds
 
     predictor = open_predictor(config.model)
-    require_known(predictor.task.name, config.reading)
-    report = ExampleReport(config.reading.on_bad)
-    task = predictor.task
-    examples = task.read(config.input_file, config.reading, report, labelled=True, flag="--input_file")
-    examples = task.check(examples, predictor.config, config.reading, report)
+    examples = predictor.task.check(examples, predictor.config, config.reading, report)
     report.say()
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())
