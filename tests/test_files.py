@@ -187,3 +187,19 @@ def test_a_killed_holder_lets_the_lock_go(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.lock")], capture_output=True)
     with files.locked(tmp_path / "a.lock"):
         pass
+
+
+def test_a_folder_can_be_made_only_where_none_of_its_parents_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (tmp_path, tmp_path / "new", tmp_path / "new" / "deeper"):
+        files.require_folder_or_nothing(place, flag="--output_dir")
+    monkeypatch.chdir(tmp_path)
+    files.require_folder_or_nothing(Path("new/deeper"), flag="--output_dir")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("link", "link/deeper"):
+        with pytest.raises(InputError, match=r"link: --output_dir: is no folder"):
+            files.require_folder_or_nothing(tmp_path / name, flag="--output_dir")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match=r"--output_dir: cannot be written to"):
+        files.require_folder_or_nothing(tmp_path / "new", flag="--output_dir")

@@ -26,10 +26,11 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"errors"},
     "__main__": {"cli"},
     "cli": COMMON | {"flags", "__init__"},  # commands by name, when they are called
+    "products": set(),
     "text": COMMON,
     "data": COMMON | {"text"},
-    "model": {"errors", "files", "options"},
-    "train": COMMON,
+    "model": {"errors", "files", "options", "products"},
+    "train": COMMON | {"products"},
     "metrics": {"errors"},
     "tasks": COMMON | {"model", "data", "text", "metrics", "train"},  # train: what the loop asks of a task, LossSums
     "pipelines": COMMON | {"tasks", "model", "data", "text", "metrics"},
@@ -52,6 +53,8 @@ TASK_OF |= dict.fromkeys(
         "class_weights",
         "task_file",
         "predicting",
+        "exported",
+        "foreign_task",
         "task_names",
     ),
     "finetuning",
@@ -95,7 +98,7 @@ CONSTANT_METHODS = {"split", "join", "items", "keys", "values", "strip", "encode
 DECORATORS = {
     *("dataclass", "dataclasses.dataclass", "property", "staticmethod", "classmethod", "contextmanager", "overload"),
     *("contextlib.contextmanager", "functools.cache", "functools.lru_cache", "cache", "lru_cache", "cached_property"),
-    *("functools.cached_property", "torch.no_grad", "torch.inference_mode", "runtime_checkable", "staticmethod"),
+    *("functools.cached_property", "torch.no_grad", "torch.inference_mode", "runtime_checkable", "once_differentiable"),
 }
 
 

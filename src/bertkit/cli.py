@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect vocab": ("inspect_vocab", "show what stands in a vocabulary, and how it covers a corpus"),
     "inspect data": ("inspect_data", "look at prepared data as training will see it"),
     "inspect model": ("inspect_model", "show what stands in a model folder, and whether its head is trained"),
+    "inspect heads": ("inspect_heads", "say which heads and layers of a model matter, or take the others out"),
     "inspect attention": ("inspect_attention", "write a page of what every head of a model looks at in a text"),
     "pretrain": ("pretrain", "pre-train BERT: masked tokens and next sentence"),
     "finetune": ("finetune", "fine-tune a model on labelled files: texts, tags, choices, questions"),

@@ -41,6 +41,19 @@ def file_written_atomically(path: str | Path) -> Iterator[Path]:
     fsync_directory(path.parent)
 
 
+def require_folder_or_nothing(path: Path, *, flag: str) -> None:
+    """Refuse a place where no folder can be made, before any work whose result would be lost.
+
+    Raises:
+        InputError: a file stands there, or in the place of a folder above it.
+    """
+    there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise InputError("is no folder", file=there, field=flag, value=str(path), remedy="name another folder")
+    if not os.access(there, os.W_OK):
+        raise InputError("cannot be written to", file=there, field=flag, value=str(path), remedy="name another folder")
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Give an OSError inside the path that it is about, where the system names none: a full disk, say."""

@@ -14,6 +14,7 @@ from bertkit.files import write_atomically
 
 REQUIRED = dataclasses.MISSING
 SETTINGS_FILE = "settings.yaml"
+ALLOW_BIN = "open pytorch_model.bin, a pickle, where the model has no safetensors file"  # help of --allow_bin
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,26 +1,20 @@
 """The attention page in a real browser: it draws every head, asks for nothing, and runs nothing from text."""
 
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browser_visit import BROWSER, Visit, visit
+from page_outline import Outline, outline_of
+from payloads import PAYLOADS, RAN
 from sample_run import HOSTILE
 
 from bertkit.report.attention import attention_html
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed (apt-get install chromium)"),
-]
-QUIET = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=3000"),
-    "--proxy-server=127.0.0.1:9",  # the discard port: whatever is asked for goes nowhere
 ]
 TOKENS = ["[CLS]", "明", "月", HOSTILE, "[SEP]", "把", "酒", "[SEP]"]
 
@@ -39,17 +33,14 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
         texts=(HOSTILE, "把酒"),
         model=HOSTILE,
     )
+    found = opened(html, folder, place="#1-1")
+    return found.dom, found.asked
+
+
+def opened(html: str, folder: Path, *, place: str = "") -> Visit:
     page = folder / "attention.html"
     page.write_text(html, encoding="utf-8")
-    assert BROWSER is not None
-    log = folder / "net.json"
-    words = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", "--dump-dom"]
-    answer = subprocess.run(
-        [*words, f"{page.as_uri()}#1-1"], capture_output=True, timeout=120, stdin=subprocess.DEVNULL
-    )
-    events = [event.get("params", {}) for event in json.loads(Path(log).read_text(encoding="utf-8"))["events"]]
-    asked = [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]
-    return answer.stdout.decode("utf-8"), asked
+    return visit(page, folder, place=place)
 
 
 def test_every_head_has_its_square_and_a_pruned_one_has_none(visited: tuple[str, list[str]]) -> None:
@@ -77,3 +68,52 @@ def test_no_script_of_text_ran_and_no_request_left(visited: tuple[str, list[str]
     assert "<title>Attention</title>" in dom
     assert not re.search(r"<img[^>]*onerror", dom)
     assert asked == []
+
+
+def page_of(tokens: list[str], texts: tuple[str, str], model: str) -> str:
+    weights = np.eye(len(tokens), dtype=np.float32)[None]  # few lines are drawn quickly
+    types = [place % 2 for place in range(len(tokens))]
+    return attention_html(tokens, token_type_ids=types, weights=[weights], heads=[(0,)], texts=texts, model=model)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Visit:
+    """A page of as many tokens, of which none is a payload."""
+    tokens = [f"t{place}" for place in range(len(PAYLOADS))]
+    return opened(page_of(tokens, ("a", "b"), "m"), tmp_path_factory.mktemp("plain"))
+
+
+def shape_of(outline: Outline) -> list[tuple[str, list[str]]]:
+    """Elements with the names of their attributes; the language of a text and of what is special aside."""
+    return [(tag, sorted(attributes.keys() - {"lang", "class"})) for tag, attributes in outline.elements]
+
+
+@pytest.mark.parametrize("policy", ["with its policy", "without a policy"])
+def test_every_payload_is_drawn_as_text(policy: str, plain: Visit, tmp_path: Path) -> None:
+    texts = (" 明月 ".join(PAYLOADS[::2]), " moon ".join(PAYLOADS[1::2]))
+    html = page_of(PAYLOADS, texts, " ".join(PAYLOADS))
+    if policy == "without a policy":  # so that nothing but the escaping is between a text and the browser
+        html, replaced = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "<meta>", html)
+        assert replaced == 1
+    found = opened(html, tmp_path)
+    outline = outline_of(found.dom)
+    expected = shape_of(outline_of(plain.dom))
+    if policy == "without a policy":
+        expected = [("meta", []) if entry == ("meta", ["content", "http-equiv"]) else entry for entry in expected]
+    assert shape_of(outline) == expected
+    assert re.findall(r"<title>(.*?)</title>", found.dom) == ["Attention"] != [RAN]
+    assert found.asked == []
+    for side in ("from", "to"):
+        [items] = re.findall(rf'<ol class="side {side}[^>]*>(.*?)</ol>', found.dom, flags=re.S)
+        shown = [outline_of(item).text for item in re.findall(r"<bdi>(.*?)</bdi>", items, flags=re.S)]
+        assert shown == PAYLOADS
+    for text in texts:
+        # HTML has no NUL: a browser leaves it out.
+        assert text.replace("\x00", "") in outline.text.replace("\ufffd", "")
+
+
+def test_a_payload_that_runs_would_be_seen(tmp_path: Path) -> None:
+    body = "".join(payload for payload in PAYLOADS[:20] if "refresh" not in payload)  # which would leave the page
+    found = opened(f"<!doctype html><title>Attention</title><body>{body}", tmp_path)
+    assert f"<title>{RAN}</title>" in found.dom
+    assert any("ran.invalid" in url for url in found.asked)

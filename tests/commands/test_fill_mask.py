@@ -160,3 +160,13 @@ def test_a_folder_that_cannot_answer_is_one_message(tmp_path: Path, capsys: pyte
     lines = (maskless / "vocab.txt").read_text(encoding="utf-8").replace("[MASK]", "[mask]")
     (maskless / "vocab.txt").write_text(lines, encoding="utf-8")
     assert "vocab.txt: has no [MASK]" in refusal(capsys, "--model", str(maskless), toy.RIVER)
+
+
+def test_of_a_run_that_has_not_finished_the_checkpoint_to_ask_is_named(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("step-8", "step-12", "step-16.tmp"):
+        (tmp_path / "run" / "checkpoints" / name).mkdir(parents=True)
+    message = refusal(capsys, "--model", str(tmp_path / "run"), toy.RIVER)
+    assert "run: is a run that has not finished" in message
+    assert f"ask its last checkpoint, {tmp_path / 'run' / 'checkpoints' / 'step-12'}, or let it finish" in message

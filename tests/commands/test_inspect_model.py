@@ -13,6 +13,7 @@ from bertkit.commands import inspect_model
 from bertkit.commands.inspect_model import SENTENCES, Config, run
 from bertkit.errors import InputError
 from bertkit.model.pretrained import build, save
+from bertkit.model.probe import Probe
 from bertkit.model.task_config import TaskConfig
 from bertkit.text.vocabulary import Vocabulary
 
@@ -43,7 +44,27 @@ def test_a_trained_head_is_told_from_a_new_one(learnt: Path, capsys: pytest.Capt
     probe = answer["probes"]["the texts"]
     assert not probe["trained"]
     assert probe["loss"] == pytest.approx(probe["chance"], rel=0.05)
-    assert "no better than a guess" in answer["remarks"][-1]
+    assert f"the masked-LM head is {verdict_of(probe)}: it is untrained" in answer["remarks"][-1]
+
+
+def verdict_of(probe: dict[str, float]) -> str:
+    return "hardly better than a guess" if probe["loss"] < probe["chance"] else "no better than a guess"
+
+
+@pytest.mark.parametrize(
+    ("loss", "accuracy", "verdict"),
+    [
+        (3.0, 0.0, "trained"),
+        (9.5, 0.35, "trained"),  # often right, and too sure where it is wrong
+        (7.6, 0.1, "hardly better than a guess"),
+        (8.0, 0.1, "no better than a guess"),
+        (20.0, 0.0, "no better than a guess"),
+    ],
+)
+def test_the_verdict_on_a_head_agrees_with_its_figures(loss: float, accuracy: float, verdict: str) -> None:
+    probe = Probe(loss, accuracy, num_tokens=100, chance=8.0)
+    assert probe.verdict == verdict
+    assert probe.trained == (verdict == "trained")
 
 
 def test_what_is_printed_is_the_shape_the_fates_the_counts_and_the_tokenizer(

@@ -236,12 +236,12 @@ def test_outputs_that_cannot_be_are_refused(
     assert output == data.name or not data.with_name(output).exists()
 
 
-def test_a_model_that_was_not_fine_tuned_here_is_refused(
+def test_a_folder_that_is_not_there_is_refused(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = validation_file(models["single"], "single")
     assert predict(tmp_path / "nowhere", data, tmp_path / "a.jsonl") == 2
-    assert "nowhere/task.json: does not exist" in capsys.readouterr().err
+    assert "nowhere: does not exist" in capsys.readouterr().err
     assert not (tmp_path / "a.jsonl").exists()
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 from toy_run import (
     metrics_of,
     stopped_before,
@@ -17,6 +19,7 @@ from toy_run import (
     write_model_config,
     write_store,
 )
+from toy_tasks import write_base
 
 from bertkit.cli import main
 from bertkit.commands import pretrain as command
@@ -213,6 +216,18 @@ def test_a_run_does_not_write_over_the_model_it_starts_from(store: Path, tmp_pat
     (model / "checkpoints").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"is the model that training starts from, which the run would overwrite"):
         pretrain(toy_config(store, model, model_name_or_path=f"{model}/../model"))
+
+
+def test_a_pickle_is_gone_on_from_only_by_its_flag(store: Path, tmp_path: Path) -> None:
+    safe, pickled = write_base(tmp_path / "safe"), write_base(tmp_path / "pickled")
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"(?s)pytorch_model\.bin: is a pickle.*--allow_bin"):
+        pretrain(toy_config(store, tmp_path / "refused", model_name_or_path=str(pickled), max_steps=2))
+    expected = pretrain(toy_config(store, tmp_path / "run", model_name_or_path=str(safe), max_steps=2))
+    wish = toy_config(store, tmp_path / "again", model_name_or_path=str(pickled), max_steps=2, allow_bin=True)
+    assert pretrain(wish) == pytest.approx(expected)
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (tmp_path / "run/model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("given", [(), ("--data_dir", "store", "--input_file", "poems.txt")])

@@ -280,3 +280,12 @@ def test_the_song_ci_have_4927_entries(shared_data: Path) -> None:
     assert report.num_documents + report.num_held_out == 20_021
     assert report.held_out is not None
     assert report.held_out.unknown_share < 0.002
+
+
+@pytest.mark.parametrize("place", ["file", "file/deeper/still"])
+def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_read(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    corpus = CorpusSettings(input_file=str(tmp_path / "not there"))
+    with pytest.raises(InputError, match=r"(?s)file: --output_dir: is no folder.*name another folder"):
+        run(Config(output_dir=tmp_path / place, corpus=corpus))
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"

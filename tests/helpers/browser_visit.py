@@ -22,11 +22,12 @@ class Visit:
     asked: list[str]
 
 
-def visit(page: Path, folder: Path) -> Visit:
+def visit(page: Path, folder: Path, *, place: str = "") -> Visit:
+    """place: what stands behind the address of the page, as `#1-1`."""
     assert BROWSER is not None
     log = folder / "net.json"
     words = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", "--dump-dom"]
-    answer = subprocess.run([*words, page.as_uri()], capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    answer = subprocess.run([*words, page.as_uri() + place], capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
     events = [event.get("params", {}) for event in json.loads(log.read_text(encoding="utf-8"))["events"]]
     # What the browser asks for on its own account has no origin; what a page asks for has the page's.
     asked = [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]

@@ -1,6 +1,7 @@
 """Exported files: their answers are the model's whatever the batch and length, inputs by name; damage is found."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import toy_model as toy
 from torch import Tensor, nn
 
 from bertkit.errors import InputError
+from bertkit.model.architectures import Head
 from bertkit.model.encoder import Encoder, EncoderOutput
 from bertkit.model.export import (
     Exportable,
@@ -24,6 +26,7 @@ from bertkit.model.export import (
 )
 from bertkit.model.pretrained import build
 from bertkit.model.pruning import prune_heads
+from bertkit.model.task_config import TaskConfig
 
 OUTPUTS = {
     "pretraining": ("prediction_logits", "seq_relationship_logits"),
@@ -106,20 +109,56 @@ def test_a_torch_program_answers_as_the_model(head: str | None, tmp_path: Path) 
     require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("head", "outputs"),
-    [
-        ("sequence_classification", ("logits",)),
-        ("token_classification", ("logits",)),
-        ("multiple_choice", ("logits",)),
-        ("question_answering", ("start_logits", "end_logits")),
-    ],
-)
-def test_every_head_of_fine_tuning_is_exported(head: str, outputs: tuple[str, ...], tmp_path: Path) -> None:
-    wish = toy_export(head)
-    assert wish.outputs == outputs
+LABELS = {
+    "sequence_classification": TaskConfig(("a", "b", "c")),
+    "regression": TaskConfig(("grade",), problem_type="regression"),
+    "multi_label": TaskConfig(("a", "b", "c"), problem_type="multi_label_classification", pooling="cls"),
+    "mixed_layers": TaskConfig(("a", "b"), layers=(1, 2), combine="weighted"),
+    "token_classification": TaskConfig(("O", "B-PLACE", "I-PLACE")),
+    "multiple_choice": TaskConfig(),
+    "question_answering": TaskConfig(),
+}
+ALIKE = ("regression", "multi_label", "mixed_layers")  # to sequence_classification
+TASK_OUTPUTS = {**dict.fromkeys(LABELS, ("logits",)), "question_answering": ("start_logits", "end_logits")}
+
+
+def task_export(name: str) -> Exportable:
+    head = name if name in get_args(Head) else "sequence_classification"
+    torch.manual_seed(0)
+    model = build(toy.toy_config(), head=head, task=LABELS[name]).eval()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return exportable(model)
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_every_head_of_fine_tuning_is_exported(name: str, tmp_path: Path) -> None:
+    wish = task_export(name)
+    assert wish.outputs == TASK_OUTPUTS[name]
     write_torch(wish, tmp_path / "m.pt2")
     require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in LABELS])
+def test_every_head_of_fine_tuning_becomes_an_onnx_file(name: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason='ONNX needs the extra "onnx"')
+    wish, path = task_export(name), tmp_path / "m.onnx"
+    write_onnx(wish, path)
+    entries = onnxruntime.InferenceSession(path).get_inputs()
+    assert [entry.name for entry in entries] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert all(entry.shape == list(wish.axes) for entry in entries)  # names: every axis may have any size
+    answer = onnx_answer(path, wish.outputs)
+    for seed in range(3):  # a batch of three lengths, padded, and its longest row alone
+        assert max(differences(wish, answer, seed=seed).values()) <= 1e-4
+    for batch, choices, seq in ((1, 1, 1), (1, 2, 64), (5, 4, 2), (7, 3, 33)):
+        shape = (batch, choices, seq) if "choices" in wish.axes else (batch, seq)
+        ids = np.random.default_rng(seq).integers(1, wish.vocab_size, shape)
+        found = answer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+        with torch.no_grad():
+            expected = wish.pick(wish.model(torch.from_numpy(ids)))
+        for ours, theirs in zip(expected, found, strict=True):
+            np.testing.assert_allclose(theirs, ours.numpy(), rtol=0, atol=1e-4)
 
 
 class Choices(nn.Module):

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.heads import IGNORE_INDEX, PretrainingModel
+from bertkit.model.losses import summed_cross_entropy
 
 CONFIG = BertConfig(
     vocab_size=60,
@@ -253,3 +254,35 @@ def test_labels_of_another_shape_or_outside_their_range_are_refused(name: str, l
     inputs = {name: labels} | ({"mlm_positions": POSITIONS} if name == "mlm_targets" else {})
     with pytest.raises(InputError, match=message):
         model_of()(INPUT_IDS, **inputs)
+
+
+# ---- the sum of pre-training -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_summed_loss_its_hits_and_gradient_are_torchs(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    logits = (20 * torch.randn(9, 31)).to(dtype).requires_grad_()
+    labels = logits.detach().argmax(-1).where(torch.arange(9) < 4, torch.randint(31, (9,)))
+    labels[[2, 7]] = IGNORE_INDEX
+    total, hits = summed_cross_entropy(logits, labels)
+    assert total.dtype == torch.promote_types(dtype, torch.float32)
+    [ours] = torch.autograd.grad(3 * total, [logits])
+    expected = F.cross_entropy(logits.to(total.dtype), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    [theirs] = torch.autograd.grad(3 * expected, [logits])
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close(ours, theirs)
+    assert int(hits) == int((logits.argmax(-1) == labels).sum())
+
+
+def test_the_summed_loss_of_a_score_far_ahead_is_exact() -> None:
+    logits = torch.tensor([[1000.0, 0.0, -1000.0]] * 3)
+    total, _ = summed_cross_entropy(logits, torch.tensor([0, 1, 2]))
+    assert float(total) == 3000.0
+
+
+def test_the_summed_loss_without_labels_is_zero() -> None:
+    logits = torch.zeros(0, 5, requires_grad=True)
+    total, hits = summed_cross_entropy(logits, torch.zeros(0, dtype=torch.int64))
+    total.backward()
+    assert (float(total.detach()), int(hits)) == (0.0, 0)

@@ -7,22 +7,14 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from page_outline import outline_of
+from payloads import PAYLOADS
 from sample_run import HOSTILE
 
 from bertkit.report.attention import attention_html
 from bertkit.report.frame import hash_source
 
 TOKENS = ["[CLS]", "明", HOSTILE, "\u202e月", "[SEP]"]
-PAYLOADS = [
-    HOSTILE,
-    "<svg onload=alert(1)>",
-    "<!--<script>",
-    "]]><script>alert(1)</script>",
-    "\u2028</SCRIPT >",
-    '" onmouseover="alert(1)',
-    "javascript:alert(1)",
-    "&lt;img src=x onerror=alert(1)&gt;",
-]
 
 
 def weights(*, layers: int = 2, heads: int = 3, seq: int = len(TOKENS)) -> list[np.ndarray]:
@@ -81,12 +73,27 @@ def test_the_policy_lets_in_nothing_but_the_pages_own_script_and_style() -> None
     assert not any(name in ("src", "style") for _, attributes in Elements(html).found for name in attributes)
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_text_becomes_markup(payload: str) -> None:
-    plain = [(tag, sorted(attributes)) for tag, attributes in Elements(page(texts=("a", "b"), model="m")).found]
-    hostile = page(tokens=["[CLS]", payload, payload, payload, "[SEP]"], texts=(payload, payload), model=payload)
-    assert [(tag, sorted(attributes)) for tag, attributes in Elements(hostile).found] == plain
-    assert data_of(hostile)["tokens"][1] == payload
+PLAIN = Elements(page(tokens=list("abcde"), texts=("a", "b"), model="m")).found
+
+
+def test_there_are_two_hundred_payloads() -> None:
+    assert len(PAYLOADS) == len(set(PAYLOADS)) >= 200
+
+
+@pytest.mark.parametrize("place", range(len(PAYLOADS)))
+def test_no_text_becomes_markup(place: int) -> None:
+    payload = PAYLOADS[place]
+    tokens = ["[CLS]", payload, f"##{payload}", payload * 2, "[SEP]"]
+    hostile = page(tokens=tokens, texts=(payload, f"明月{payload}"), model=payload)
+    found = Elements(hostile).found
+    # No element more or less, no attribute but the language of a text and what marks the page's own policy.
+    assert [(tag, sorted(attributes.keys() - {"lang"})) for tag, attributes in found] == [
+        (tag, sorted(attributes.keys() - {"lang"})) for tag, attributes in PLAIN
+    ]
+    assert data_of(hostile)["tokens"] == tokens
+    text = outline_of(hostile).text
+    for shown in (payload, f"明月{payload}", f"model {payload}"):
+        assert shown in text
 
 
 def test_only_a_pair_can_be_parted() -> None:

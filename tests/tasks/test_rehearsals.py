@@ -76,10 +76,11 @@ def test_every_row_of_the_costs_computed_again(store: Path, tmp_path: Path) -> N
     step = work.source.step(0)
     flops = training_flops(
         work.model.config,
-        slots=step.slots,
+        tokens=step.tokens,
         squares=sum(b["input_ids"].shape[0] * b["input_ids"].shape[1] ** 2 for b in step.micro_batches),
         targets=step.counts["mlm"],
         pairs=8,
+        read=step.counts["mlm"] + 8,
     )
     assert step.flops == flops
     numbers = 23_981

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
 
@@ -162,6 +162,7 @@ def test_places_are_in_order_and_inside_the_given_string(text: str, lower: bool)
 @given(SCRIPTS, SCRIPTS, st.booleans())
 def test_filling_a_mask_touches_no_other_character(before: str, after: str, lower: bool) -> None:
     text = f"{before}[MASK]{after}"
+    assume(text.count("[MASK]") == 1)  # the scripts have brackets and capitals, and so may spell one
     encoding = SMALL[lower].encode(text)
     ((start, end),) = (offset for id, offset in zip(encoding.ids, encoding.offsets, strict=True) if id == 4)
     assert f"{text[:start]}花{text[end:]}" == f"{before}花{after}"

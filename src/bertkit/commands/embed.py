@@ -10,7 +10,7 @@ from typing import Literal
 
 from bertkit.console import Progress, result, say
 from bertkit.errors import InputError
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import GivenTexts, given_texts
 
 EXAMPLE = "bertkit embed --model DIR --input_file texts.txt --output_file vectors.npz"
@@ -43,7 +43,7 @@ class Config:
         "cut", help="cut: a text that is longer loses its end, and is counted; windows: it is read in overlapping parts"
     )
     pair_separator: str | None = option(None, help='what parts A and B in a line, such as " ||| "; null: no pairs')
-    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
 
 def run(config: Config) -> None:

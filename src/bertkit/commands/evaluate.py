@@ -12,8 +12,7 @@ from typing import Any
 from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
-from bertkit.options import group, option
-from bertkit.tasks.task_settings import require_known
+from bertkit.options import ALLOW_BIN, group, option
 
 SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
 
@@ -22,11 +21,12 @@ SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
 class Config:
     """The model and the data."""
 
-    model: str = option(help="folder of a fine-tuned model")
+    model: str = option(help="fine-tuned model: a folder, or owner/name of the Hugging Face hub")
     input_file: str = option(help="labelled examples: paths, comma separated; globs; folders")
     output_file: str | None = option(None, help="JSON file for the figures and tables")
     json: bool = option(False, help="print everything as one line of JSON")
     reading: ReadingSettings = group(ReadingSettings)
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
 
 def run(config: Config) -> None:
@@ -52,20 +52,10 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     Raises:
         InputError: no fine-tuned model, anything wrong with the data, labels that the model does not have.
     """
-    from bertkit.data.examples.reading import ExampleReport
-    from bertkit.tasks.example_files import read_examples
-    from bertkit.tasks.task_file import read_task_file
+    from bertkit.tasks.opening import open_predictor
 
-    name = read_task_file(Path(config.model)).name
-    require_known(name, config.reading)
-    report = ExampleReport(config.reading.on_bad)
-    examples = read_examples(name, config.input_file, config.reading, report, labelled=True, flag="--input_file")
-
-    from bertkit.tasks.opening import open_predictor  # torch, which takes seconds
-
-    predictor = open_predictor(config.model)
-    examples = predictor.task.check(examples, predictor.config, config.reading, report)
-    report.say()
+    predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())
 

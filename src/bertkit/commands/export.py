@@ -1,7 +1,7 @@
 """`bertkit export`: a model as one file for a runtime without bertkit, its answers checked before it is kept.
 
-In: a model folder.  Out: model.onnx (and model_int8.onnx) or model.pt2, check.json, config.json and the tokenizer's
-files.  Next: model/export.py
+In: a model folder, labelled files if wished.  Out: model.onnx (and model_int8.onnx) or model.pt2, check.json,
+config.json and the tokenizer's files.  Next: model/export.py, tasks/exported.py
 """
 
 import json
@@ -9,22 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.console import result, say
+from bertkit.console import result, say, table, warn
+from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
-from bertkit.files import file_written_atomically, write_atomically
-from bertkit.options import option
+from bertkit.files import file_written_atomically, require_folder_or_nothing, write_atomically
+from bertkit.options import ALLOW_BIN, group, option
 
 if TYPE_CHECKING:
-    from bertkit.model.export import Exportable
+    from bertkit.model.architectures import Model
+    from bertkit.model.export import Answer, Exportable
+    from bertkit.tasks.predicting import Predictor
 
 CHECK = "check.json"
+A_POINT = 0.01  # of a figure from 0 to 1; an int8 file that loses more is warned of
 
 
 @dataclass(frozen=True)
 class Config:
     """Which model, and what becomes of it."""
 
-    model: str = option(help="model folder")
+    model: str = option(help="model folder, or owner/name of the Hugging Face hub")
     output_dir: Path = option(help="folder for the file, its check.json, config.json and the tokenizer's files")
     format: Literal["onnx", "torch"] = option("onnx", help="onnx: model.onnx; torch: model.pt2, for torch.export.load")
     head: Literal["pretraining", "masked_lm", "next_sentence", "encoder"] | None = option(
@@ -32,42 +36,70 @@ class Config:
         help="what is exported with the encoder; encoder: nothing; null: the head that the folder has, any there is",
     )
     int8: bool = option(False, help="also model_int8.onnx: matrices in int8, smaller and faster, answers a little off")
+    input_file: str | None = option(
+        None, help="labelled examples on which the model and its files are measured: paths, comma separated; globs"
+    )
+    reading: ReadingSettings = group(ReadingSettings)
+    allow_bin: bool = option(False, help=ALLOW_BIN)
+
+    def __post_init__(self) -> None:
+        if self.int8 and self.format != "onnx":
+            raise InputError("is for --format onnx", field="--int8", remedy="leave one of the two away")
+        if self.input_file is not None and self.head is not None:
+            expected = "the head of fine-tuning, which the examples are for"
+            raise InputError("has no metric", field="--head", value=self.head, expected=expected)
 
 
 def run(config: Config) -> None:
-    """Write the files and print the path of the model's.
+    """Write the files and print their paths.
 
     Raises:
-        InputError: no such model or head; the extra `onnx` is not installed; answers that differ from the model's.
+        InputError: no such model or head; the extra `onnx` is not installed; answers that differ from the model's;
+            anything wrong with the examples, before a file is written.
     """
     from bertkit.model import export
-    from bertkit.model.pretrained import head_on_disk, load, model_files
+    from bertkit.model.hub import model_directory
+    from bertkit.model.pretrained import head_of, model_files
     from bertkit.pipelines.batches import fitting_tokenizer
 
-    if config.int8 and config.format != "onnx":
-        raise InputError("is for --format onnx", field="--int8", remedy="leave one of the two away")
+    require_folder_or_nothing(config.output_dir, flag="--output_dir")
     if config.format == "onnx":
         export.require_onnx()
-    head = head_on_disk(config.model) if config.head is None else config.head
-    model = load(config.model, head=None if head == "encoder" else head)
-    tokenizer = fitting_tokenizer(config.model, vocab_size=model.config.vocab_size)
+    folder = model_directory(config.model, allow_pickle_weights=config.allow_bin)
+    model, asked = _opened(config, folder)
+    tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     wish = export.exportable(model)
-    check = _checked_file(wish, config)
+    check, files = _checked_files(wish, config)
     check = {
-        "model": head or "encoder",
+        "model": head_of(model) or "encoder",
         "outputs": list(wish.outputs),
         "allowed_difference": export.MAX_DIFFERENCE,
         **check,
     }
-    files = tokenizer.files(model_max_length=model.config.max_position_embeddings)
-    files["config.json"] = model_files(model)["config.json"]
-    files[CHECK] = (json.dumps(check, indent=2) + "\n").encode("utf-8")
-    for name, content in files.items():
+    if asked is not None:
+        check["metrics"] = _metrics(*asked, files)
+    contents = tokenizer.files(model_max_length=model.config.max_position_embeddings)
+    contents["config.json"] = model_files(model)["config.json"]
+    contents[CHECK] = (json.dumps(check, indent=2) + "\n").encode("utf-8")
+    for name, content in contents.items():
         write_atomically(config.output_dir / name, content)
 
 
-def _checked_file(wish: "Exportable", config: Config) -> dict[str, Any]:
-    """Write the model's file, and the one in int8; return what the check found."""
+def _opened(config: Config, folder: Path) -> "tuple[Model, tuple[Predictor, list[Any]] | None]":
+    """The model, and where there are examples what asks it, and them."""
+    from bertkit.model.pretrained import head_on_disk, load
+    from bertkit.tasks.opening import open_predictor
+
+    if config.input_file is not None:
+        predictor = open_predictor(folder, allow_bin=config.allow_bin)
+        return predictor.model, (predictor, predictor.labelled(config.input_file, config.reading, flag="--input_file"))
+    allowed = config.allow_bin
+    head = head_on_disk(folder, allow_pickle_weights=allowed) if config.head is None else config.head
+    return load(folder, head=None if head == "encoder" else head, allow_pickle_weights=allowed), None
+
+
+def _checked_files(wish: "Exportable", config: Config) -> "tuple[dict[str, Any], dict[str, Answer]]":
+    """Write the model's file, and the one in int8; return what the check found, and what asks each file by its name."""
     from bertkit.model import export
 
     path = config.output_dir / ("model.onnx" if config.format == "onnx" else "model.pt2")
@@ -85,13 +117,31 @@ def _checked_file(wish: "Exportable", config: Config) -> dict[str, Any]:
     say(f"answers of {path.name} differ from the model's by at most {max(found.values()):.1g}")
     result(str(path))
     check: dict[str, Any] = {"max_difference": found, "rows_of_tokens": list(export.CHECKED_LENGTHS)}
+    answers = {path.name: answer}
     if config.int8:
         small = config.output_dir / "model_int8.onnx"
         with file_written_atomically(small) as temporary:
             export.write_int8(path, temporary)
-            check["int8_max_difference"] = export.differences(wish, export.onnx_answer(temporary, wish.outputs))
+            answers[small.name] = export.onnx_answer(temporary, wish.outputs)
+            check["int8_max_difference"] = export.differences(wish, answers[small.name])
         worst = max(check["int8_max_difference"].values())
         size, whole = small.stat().st_size / 1e6, path.stat().st_size / 1e6
         say(f"answers of {small.name} differ by at most {worst:.2g}; {size:.1f} MB in place of {whole:.1f} MB")
         result(str(small))
-    return check
+    return check, answers
+
+
+def _metrics(predictor: "Predictor", examples: list[Any], files: "dict[str, Answer]") -> dict[str, Any]:
+    """What the model and its files make of the examples; a file that does worse by more than a point is warned of."""
+    from bertkit.tasks.exported import figures_of_files
+
+    figures = figures_of_files(predictor, examples, files)
+    names = [name for name in figures["model"] if all(name in of_file for of_file in figures.values())]
+    rows = [(name, *(f"{of_file[name]:.4f}" for of_file in figures.values())) for name in names]
+    say(table([("", *figures), *rows]))
+    best_by, more_is_better = predictor.task.best_by(predictor.config)
+    for file, of_file in figures.items():
+        loss = (figures["model"][best_by] - of_file[best_by]) * (1 if more_is_better else -1)
+        if loss > A_POINT:
+            warn(f"{file} loses {loss:.4f} of {best_by} on these examples")
+    return {"examples": len(examples), "decided_by": best_by, **figures}

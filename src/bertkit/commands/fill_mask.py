@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.console import result, result_json, table
 from bertkit.errors import InputError
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import GivenTexts, given_texts
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Config:
     )
     seed: int = option(12345, help="seed of the places hidden")
     json: bool = option(False, help="one JSON object a text instead of lines for people")
-    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
 
 def run(config: Config) -> None:

@@ -14,7 +14,7 @@ from bertkit.commands.several import Member, figures_of, make_all, write_summary
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
-from bertkit.options import argument, group, option, values_of
+from bertkit.options import ALLOW_BIN, argument, group, option, values_of
 from bertkit.tasks.task_settings import TaskName, TaskSettings, require_known
 from bertkit.train.settings import TrainSettings, require_effect
 
@@ -52,7 +52,7 @@ class Config:
     split_seed: int = option(12345, help="seed that draws --validation_split, the same in all runs of --seeds")
     reading: ReadingSettings = group(ReadingSettings)
     settings: TaskSettings = group(TaskSettings)
-    allow_bin: bool = option(False, help="open pytorch_model.bin where the model has no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
     hidden_dropout_prob: float | None = option(None, help="share of activations dropped; null: as the model says")
     attention_probs_dropout_prob: float | None = option(
         None, help="share of attention weights dropped; null: as the model says"

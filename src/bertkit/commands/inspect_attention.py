@@ -9,7 +9,7 @@ from pathlib import Path
 from bertkit.console import result
 from bertkit.errors import InputError
 from bertkit.files import write_atomically
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Config:
     model: str = option(help="model folder, whatever head it has")
     texts: list[str] = argument([], help="a text, or two texts A and B, each in quotes")
     output_file: Path = option(Path("attention.html"), help="the page")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
 
 def run(config: Config) -> None:
@@ -37,7 +38,7 @@ def run(config: Config) -> None:
             expected="one text, or two as a pair",
             remedy='bertkit inspect attention --model DIR "明月几时有？" "把酒问青天。"',
         )
-    weights = attention_of(config.model, config.texts)
+    weights = attention_of(config.model, config.texts, allow_bin=config.allow_bin)
     name = Path(config.model).name or str(config.model)
     page = attention_html(
         weights.tokens,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit import console
 from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import given_texts
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import MASK, UNK, read_vocabulary
@@ -51,7 +51,7 @@ class Config:
     input_file: str | None = option(
         None, help="file with one text a line that the masked-LM head is tried on (null: ten built-in sentences)"
     )
-    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
     show_tensors: bool = option(False, help="print every tensor with what became of it")
     json: bool = option(False, help="print everything as one line of JSON")
 
@@ -204,9 +204,8 @@ def _probes(
         else:
             probes[language] = probe_masked_lm(model, rows, mask_id=vocabulary.mask_id)
     if probes and not any(probe.trained for probe in probes.values()):
-        remarks.append(
-            "the masked-LM head is no better than a guess: it is untrained, or made for other ids or other text"
-        )
+        verdict = min(probes.values(), key=lambda probe: probe.loss).verdict
+        remarks.append(f"the masked-LM head is {verdict}: it is untrained, or made for other ids or other text")
     return probes
 
 

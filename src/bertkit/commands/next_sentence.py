@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bertkit.console import result, result_json, table
 from bertkit.errors import InputError
-from bertkit.options import argument, option
+from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import GivenTexts
 from bertkit.text.readers import find_sources
 
@@ -23,7 +23,7 @@ class Config:
     texts: list[str] = argument([], help="two texts, A and B, each in quotes")
     input_file: str | None = option(None, help="file with one pair a line, A and B parted by a tab")
     json: bool = option(False, help="one JSON object a pair instead of lines for people")
-    allow_bin: bool = option(False, help="open pytorch_model.bin, a pickle, where there is no safetensors file")
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
 
 def run(config: Config) -> None:

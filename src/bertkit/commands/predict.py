@@ -14,7 +14,7 @@ from bertkit.console import Progress, result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
-from bertkit.options import group, option
+from bertkit.options import ALLOW_BIN, group, option
 from bertkit.tasks.task_settings import QUESTIONS, require_known
 
 FORMATS = (".jsonl", ".tsv", ".json")
@@ -24,13 +24,14 @@ FORMATS = (".jsonl", ".tsv", ".json")
 class Config:
     """The model, the questions, and where the answers go."""
 
-    model: str = option(help="folder of a fine-tuned model")
+    model: str = option(help="fine-tuned model: a folder, or owner/name of the Hugging Face hub")
     input_file: str = option(help="examples: paths, comma separated; globs; folders")
     output_file: str = option(
         help="answers: .jsonl (everything, exact), .tsv (for people), or for questions .json (id → text; beside it "
         "nbest_predictions.json and null_odds.json)"
     )
     reading: ReadingSettings = group(ReadingSettings)
+    allow_bin: bool = option(False, help=ALLOW_BIN)
 
     def __post_init__(self) -> None:
         suffix = Path(self.output_file).suffix
@@ -51,10 +52,11 @@ def run(config: Config) -> None:
     """Answer the file and say what was not seen of it."""
     from bertkit.data.examples.reading import ExampleReport
     from bertkit.tasks.example_files import read_examples
-    from bertkit.tasks.task_file import read_task_file
+    from bertkit.tasks.opening import open_predictor
 
     path = Path(config.output_file)
-    name = read_task_file(Path(config.model)).name
+    predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    name, reading = predictor.task.name, config.reading
     if path.suffix == ".json" and name != QUESTIONS:
         raise InputError(
             "is the format of answers to questions",
@@ -62,13 +64,9 @@ def run(config: Config) -> None:
             value=config.output_file,
             remedy="use .jsonl",
         )
-    require_known(name, config.reading)
-    report = ExampleReport(config.reading.on_bad)
-    examples = read_examples(name, config.input_file, config.reading, report, labelled=False, flag="--input_file")
-
-    from bertkit.tasks.opening import open_predictor  # torch, which takes seconds
-
-    predictor = open_predictor(config.model)
+    require_known(name, reading)
+    report = ExampleReport(reading.on_bad)
+    examples = read_examples(name, config.input_file, reading, report, labelled=False, flag="--input_file")
     report.say()
     with Progress("answering", total=len(examples), unit="examples") as progress:
         answers = _counted(predictor.answers(examples), progress)

@@ -20,7 +20,7 @@ from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
-from bertkit.options import group, option, values_of
+from bertkit.options import ALLOW_BIN, group, option, values_of
 from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, TRAINING_OF_DEFAULT_RECIPE, Recipe, in_words
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings, require_effect
@@ -52,6 +52,7 @@ class Config:
         help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model",
         fixed=True,
     )
+    allow_bin: bool = option(False, help=ALLOW_BIN)
     recipe: Recipe = option(
         DEFAULT_RECIPE,
         presets=RECIPES,
@@ -223,6 +224,7 @@ def open_work(config: Config) -> "PretrainingRun":
             config.hidden_dropout_prob,
             config.attention_probs_dropout_prob,
             config.freeze_layers,
+            config.allow_bin,
         ),
         phases=phases,
         eval_rows=config.eval_rows,
@@ -267,7 +269,9 @@ def _store_directory(config: Config) -> Path:
     from bertkit.text.tokenizer import load_tokenizer
 
     model = config.model_name_or_path
-    source = config.tokenizer or (None if model is None else model_directory(model))
+    source = config.tokenizer or (
+        None if model is None else model_directory(model, allow_pickle_weights=config.allow_bin)
+    )
     if source is None:
         raise InputError(
             "is needed to turn --input_file into ids",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bertkit import console
 from bertkit.errors import InputError
-from bertkit.files import write_atomically
+from bertkit.files import require_folder_or_nothing, write_atomically
 from bertkit.options import group, option, write_settings
 from bertkit.text.clean import CleaningSettings
 from bertkit.text.coverage import Coverage, batches_of_words, coverage_of, texts_of, word_counter
@@ -170,6 +170,7 @@ def _require_one_wish(config: Config) -> None:
     ):
         if given and not has_use:
             raise InputError("has no effect here", field=flag, expected=f"only with {wish}", remedy="leave it out")
+    require_folder_or_nothing(config.output_dir, flag="--output_dir")
     for name in ("model.safetensors", "manifest.json", "checkpoints"):
         if (config.output_dir / name).exists():
             raise InputError(

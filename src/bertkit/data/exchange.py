@@ -24,6 +24,7 @@ class SentText:
     """Documents whose texts lie in a file, one after the other."""
 
     path: Path
+    num_bytes: int  # of all texts; what lies behind them is older
     lengths: list[int]  # (documents,) characters
     sentences: list[tuple[str, ...] | None] | None  # None: no document brings its own
 
@@ -38,10 +39,13 @@ class SentIds:
 
 
 def send(documents: Sequence[Document], path: Path) -> SentText:
-    """Write the texts of the documents to a file, and return what another process needs to know beside it."""
-    path.write_bytes("".join([document.text for document in documents]).encode("utf-8"))
+    """Write the texts of the documents over what a file has, and return what another process needs to know beside."""
+    text = "".join([document.text for document in documents]).encode("utf-8")
+    with open(path, "r+b") as file:
+        file.write(text)
     given = [document.sentences for document in documents]
-    return SentText(path, [len(document.text) for document in documents], given if any(given) else None)
+    lengths = [len(document.text) for document in documents]
+    return SentText(path, len(text), lengths, given if any(given) else None)
 
 
 _REMEMBERED: list[EncodingSettings] = []  # of this process, one at most
@@ -62,7 +66,8 @@ def encode_sent(sent: SentText) -> SentIds:
     Raises:
         InputError: what the word segmenter raises.
     """
-    text = sent.path.read_bytes().decode("utf-8")
+    with open(sent.path, "rb") as text_file:
+        text = text_file.read(sent.num_bytes).decode("utf-8")
     ends = accumulate(sent.lengths)
     texts = [text[end - length : end] for end, length in zip(ends, sent.lengths, strict=True)]
     sentences = sent.sentences or [None] * len(texts)
@@ -70,17 +75,16 @@ def encode_sent(sent: SentText) -> SentIds:
     encoded = encode_documents(documents, _REMEMBERED[0])
     arrays: list[NDArray[Any]] = [encoded.sentence_lengths, encoded.sentence_counts, encoded.dropped_sentences]
     arrays += [encoded.tokens] if encoded.word_starts is None else [encoded.tokens, encoded.word_starts]
-    with open(sent.path, "wb") as file:
+    with open(sent.path, "r+b") as file:
         for array in arrays:
-            array.tofile(file)
+            file.write(array.data)
     return SentIds(sent.path, [(array.dtype.str, len(array)) for array in arrays], encoded.unknown_characters)
 
 
 def take(sent: SentIds) -> EncodedDocuments:
-    """Return what `encode_documents` gave, but for the documents' own ids, and remove the file."""
+    """Return what `encode_documents` gave, but for the documents' own ids."""
     with open(sent.path, "rb") as file:
         lengths, counts, dropped, tokens, *starts = [np.fromfile(file, type, length) for type, length in sent.arrays]
-    sent.path.unlink()
     return EncodedDocuments(
         ids=[],
         tokens=tokens,

@@ -44,18 +44,31 @@ class Processes:
         self._executor, self._exchange, self._num_processes = executor, exchange, num_processes
         self._started = executor.submit(int)  # done as soon as there is a process that works
         self._given: list[Encoding] = []
-        self._num_given = 0
+        self._num_files = 0
+        self._free: list[Path] = []  # files that were read; written again they cost no new pages
 
     def offer(self, documents: list[Document]) -> Encoding | None:
         """Give them the documents, or return None: they have enough to do, or have not started yet."""
         self._given = [encoding for encoding in self._given if not encoding.done()]
         if not self._started.done() or len(self._given) >= QUEUED * self._num_processes:
             return None
-        sent = send(documents, self._exchange / f"{self._num_given}")
-        encoding: Encoding = self._executor.submit(encode_sent, sent)
+        encoding: Encoding = self._executor.submit(encode_sent, send(documents, self._file()))
         self._given.append(encoding)
-        self._num_given += 1
         return encoding
+
+    def read(self, sent: SentIds) -> EncodedDocuments:
+        """Return what a process has sent, whose file is free again."""
+        encoded = take(sent)
+        self._free.append(sent.path)
+        return encoded
+
+    def _file(self) -> Path:
+        if self._free:
+            return self._free.pop()
+        path = self._exchange / f"{self._num_files}"
+        path.touch()
+        self._num_files += 1
+        return path
 
 
 @contextmanager
@@ -97,9 +110,9 @@ def encoded_in_order(
         encoding = helpers.offer(chunk.documents) if helpers else None
         waiting.append((chunk, encoding or _done_here(chunk.documents, settings)))
         while waiting and (waiting[0][1].done() or (helpers and len(waiting) >= helpers.most_waiting)):
-            yield _next(waiting)
+            yield _next(waiting, helpers)
     while waiting:
-        yield _next(waiting)
+        yield _next(waiting, helpers)
 
 
 def _done_here(documents: list[Document], settings: EncodingSettings) -> Encoding:
@@ -111,8 +124,13 @@ def _done_here(documents: list[Document], settings: EncodingSettings) -> Encodin
     return encoding
 
 
-def _next(waiting: deque[tuple[Chunk, Encoding]]) -> tuple[Chunk, EncodedDocuments]:
+def _next(
+    waiting: deque[tuple[Chunk, Encoding]], helpers: Cluster | Processes | None
+) -> tuple[Chunk, EncodedDocuments]:
     chunk, encoding = waiting.popleft()
     ids = [document.id for document in chunk.documents]
     result = encoding.result()
-    return chunk, (take(result) if isinstance(result, SentIds) else result).called(ids)
+    if isinstance(result, SentIds):
+        assert isinstance(helpers, Processes)
+        result = helpers.read(result)
+    return chunk, result.called(ids)

@@ -39,6 +39,8 @@ def contents_of(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Content
         InputError: config.json or the headers of the weights are missing, damaged, or no BERT's.
     """
     path = folder.path / CONFIG
+    if not folder.has(CONFIG):
+        _refuse_unfinished_run(folder.path)
     content = folder.read(CONFIG, what="a JSON file", remedy="check the folder; a model folder holds config.json")
     values = json_object(content, file=path)
     config = config_from_json(values, file=path)
@@ -50,6 +52,23 @@ def contents_of(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Content
         raise InputError(problem.problem, file=path, expected=problem.expected) from None
     require_prefix_of_bert(encoder_prefix(names), file=path)
     return Contents(path, values, config, weights, names)
+
+
+def _refuse_unfinished_run(path: Path) -> None:
+    """Name the checkpoint to ask of a run whose best model does not stand in its folder yet.
+
+    Raises:
+        InputError: it is such a run.
+    """
+    steps = [int(place.name[5:]) for place in path.glob("checkpoints/step-*") if place.name[5:].isdecimal()]
+    if steps:
+        raise InputError(
+            "is a run that has not finished: its best model comes to stand here at the end",
+            file=path,
+            expected="a model folder",
+            remedy=f"ask its last checkpoint, {path / 'checkpoints' / f'step-{max(steps)}'}, or let it finish "
+            "(--resume_from last)",
+        )
 
 
 def encoder_prefix(names: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ Next: heads.py
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from bertkit.errors import InputError
 from bertkit.model.attention import ReadRows, SelfAttention, read_rows
 from bertkit.model.config import BertConfig
 from bertkit.model.inputs import by_layer, check_given, check_inputs, check_positions
+from bertkit.model.unpadding import Unpadding, unpadding_of
+from bertkit.products import Linear, round_rows
 
 # Google's last code computes "gelu" by the tanh form; Hugging Face, and we, by the exact erf form (docs/numerics.md).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -73,9 +75,9 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = SelfAttention(config, kept_heads=config.kept_heads(number))
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.intermediate = Linear(config.hidden_size, config.intermediate_size)
         self.activation = activation(config.hidden_act)
-        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.output = Linear(config.intermediate_size, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -85,6 +87,7 @@ class Layer(nn.Module):
         mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
+        unpadding: Unpadding | None = None,
         read: ReadRows | None = None,
         *,
         need_weights: bool = False,
@@ -93,22 +96,33 @@ class Layer(nn.Module):
         """Return (batch, seq, hidden), the attention weights or None, and the heads' shares or None.
 
         layer_mask: (batch or 1,), 1 = the layer as it is, 0 = its input passed on.
-        read: the states are then (n, hidden), of these positions alone.
+        unpadding: hidden and the output are then (tokens, hidden), of these tokens alone.
+        read: the output is then (n, hidden), of these positions alone.
         """
         attended, weights, shares = self.attention(
-            hidden, mask=mask, head_mask=head_mask, read=read, need_weights=need_weights, need_heads=need_heads
+            hidden,
+            mask=mask,
+            head_mask=head_mask,
+            unpadding=unpadding,
+            read=read,
+            need_weights=need_weights,
+            need_heads=need_heads,
         )
-        given = hidden if read is None else hidden.flatten(0, 1).index_select(0, read.positions)  # (n, hidden)
+        given = hidden if read is None else hidden.flatten(0, -2).index_select(0, read.tokens)  # (n, hidden)
         middle = self.attention_norm(given + self.dropout(attended))
-        inner = self.activation(self.intermediate(middle))  # (batch, seq, intermediate) or (n, intermediate)
-        output = self.output_norm(middle + self.dropout(self.output(inner)))  # (batch, seq, hidden) or (n, hidden)
+        inner = self.activation(self.intermediate(middle))  # (…, intermediate)
+        output = self.output_norm(middle + self.dropout(self.output(inner)))  # like given
         if layer_mask is not None:
-            if read is None:
-                gate = layer_mask[:, None, None]  # (batch or 1, 1, 1)
-            else:
-                gate = layer_mask.expand(hidden.size(0))[read.rows, None]  # (n, 1)
-            output = given + gate * (output - given)
+            output = given + _gates(layer_mask, unpadding, read) * (output - given)
         return output, weights, shares
+
+
+def _gates(layer_mask: Tensor, unpadding: Unpadding | None, read: ReadRows | None) -> Tensor:
+    """The factor of each row, (batch or 1, 1, 1), or of each token that a layer finishes, (n, 1)."""
+    if unpadding is None and read is None:
+        return layer_mask[:, None, None]
+    rows = read.rows if read is not None else cast(Unpadding, unpadding).rows()  # (n,)
+    return layer_mask[rows if len(layer_mask) > 1 else rows * 0, None]
 
 
 class Encoder(nn.Module):
@@ -122,7 +136,7 @@ class Encoder(nn.Module):
         self.config = config
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config, number=number) for number in range(config.num_hidden_layers))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+        self.pooler = Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.gradient_checkpointing = False  # True: activations inside a layer are computed again in the backward pass
         initialise(self, config)
 
@@ -137,6 +151,7 @@ class Encoder(nn.Module):
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
         read_positions: Tensor | None = None,
+        padding_is_read: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         output_head_outputs: bool = False,
@@ -152,33 +167,51 @@ class Encoder(nn.Module):
         layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
         read_positions: (n,) int64, flat index row · seq + column, where nothing else of the last layer is read: it is
             finished there, and at [CLS] for a pooler, only. last_hidden_state is then (n, hidden), as exact.
+        padding_is_read: False where nobody reads last_hidden_state at padding, which is then left out of the layers:
+            some token's state stands there. (It is also left out where read_positions name real tokens only.)
 
         Raises:
             InputError: both or neither of ids and embeddings, a row longer than the model's positions, an id outside
                 its table (row and column are named), an input of another shape, read_positions with whole states.
         """
         given = check_given(input_ids, inputs_embeds)
+        batch = given.size(0)
         types = torch.zeros(1, 1, dtype=torch.int64, device=given.device) if token_type_ids is None else token_type_ids
         places = torch.arange(given.size(1), device=given.device)[None] if position_ids is None else position_ids
         check_inputs(self.config, given, input_ids, attention_mask, types, places)
-        read = self._read(read_positions, given, whole=output_hidden_states or output_attentions or output_head_outputs)
-        shape = (len(self.layers), self.config.num_attention_heads)
-        head_masks = by_layer("head_mask", head_mask, shape, batch=given.size(0))
-        gates = by_layer("layer_mask", layer_mask, shape[:1], batch=given.size(0))
-        words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         mask = None if attention_mask is None else attention_mask.bool()
-        hidden = self.embeddings(words, types, places)  # (batch, seq, hidden)
+        whole = output_hidden_states or output_attentions or output_head_outputs
+        unpadding, read = self._read(read_positions, given, mask, whole=whole, padding_is_read=padding_is_read)
+        shape = (len(self.layers), self.config.num_attention_heads)
+        head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
+        gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
+        if unpadding is not None:
+            given, types, places = (
+                unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
+                for part in (given, types, places)
+            )
+        words = given if input_ids is None else self.embeddings.word_embeddings(given)
+        hidden = self.embeddings(words, types, places)  # (batch, seq, hidden), or (tokens, hidden) when unpadded
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
             hidden, weights, shares = self._run(layer)(
-                hidden, mask, heads, gate, some, need_weights=output_attentions, need_heads=output_head_outputs
+                hidden,
+                mask,
+                heads,
+                gate,
+                unpadding,
+                some,
+                need_weights=output_attentions,
+                need_heads=output_head_outputs,
             )
             if output_hidden_states:
                 hidden_states.append(hidden)
             attentions.append(weights)  # None unless asked for
             head_outputs.append(shares)
-        first, hidden = self._pooled_rows(hidden, read, batch=given.size(0))
+        if unpadding is not None and read is None:
+            hidden = unpadding.pad(hidden).view(batch, -1, hidden.size(-1))  # (batch, seq, hidden)
+        first, hidden = self._pooled_rows(hidden, read, batch=batch)
         return EncoderOutput(
             last_hidden_state=hidden,
             pooler_output=None if self.pooler is None else torch.tanh(self.pooler(first)),  # (batch, hidden)
@@ -192,11 +225,24 @@ class Encoder(nn.Module):
         saves_memory = self.gradient_checkpointing and self.training
         return partial(checkpoint, layer, use_reentrant=False) if saves_memory else layer
 
-    def _read(self, positions: Tensor | None, given: Tensor, *, whole: bool) -> ReadRows | None:
-        """The rows that the last layer finishes: the positions, then [CLS] of each row where a pooler reads it."""
-        if positions is None:
-            return None
+    def _read(
+        self,
+        positions: Tensor | None,
+        given: Tensor,
+        mask: Tensor | None,
+        *,
+        whole: bool,
+        padding_is_read: bool,
+    ) -> tuple[Unpadding | None, ReadRows | None]:
+        """How padding is left out, and the rows that the last layer finishes: the positions, then [CLS] of each row
+        where a pooler reads it.
+        """
         batch, seq = given.shape[:2]
+        # Looking into the mask is a wait on other devices, and nothing that a compiler or an export can follow.
+        may_unpad = not whole and given.device.type == "cpu" and not torch.compiler.is_compiling()
+        if positions is None:
+            needed = may_unpad and not padding_is_read
+            return self._unpadding(mask, batch, seq) if needed else None, None
         if whole:
             raise InputError(
                 "leave the last layer unfinished, of which whole states or attentions were asked for",
@@ -207,15 +253,23 @@ class Encoder(nn.Module):
         if self.pooler is not None:
             first = torch.arange(0, batch * seq, seq, device=positions.device)  # (batch,)
             positions = torch.cat([positions, first])  # (n + batch,)
-        return read_rows(positions, batch=batch, seq=seq)
+        may_unpad = may_unpad and (mask is None or bool(mask.flatten()[positions].all()))
+        unpadding = self._unpadding(mask, batch, seq) if may_unpad else None
+        return unpadding, read_rows(positions, batch=batch, seq=seq, unpadding=unpadding, multiple=round_rows())
+
+    def _unpadding(self, mask: Tensor | None, batch: int, seq: int) -> Unpadding | None:
+        device = self.embeddings.word_embeddings.weight.device
+        return unpadding_of(mask, batch=batch, seq=seq, multiple=round_rows(), device=device)
 
     def _pooled_rows(self, hidden: Tensor, read: ReadRows | None, *, batch: int) -> tuple[Tensor, Tensor]:
         """What the pooler reads, (batch, hidden), and what the caller does."""
         if read is None:
             return hidden[:, 0], hidden
+        hidden = hidden[: read.num_real]
         if self.pooler is None:
             return hidden[:0], hidden
-        return hidden[-batch:], hidden[:-batch]
+        positions = read.num_real - batch
+        return hidden[positions:], hidden[:positions]
 
 
 def initialise(module: nn.Module, config: BertConfig) -> None:

@@ -16,6 +16,7 @@ MEBIBYTE = 2**20
 MAX_WEIGHTS_BYTES = 64 * 2**30  # the largest BERT published has 15 GB
 _SIZES = (
     (re.compile(r"config\.json"), MEBIBYTE),
+    (re.compile(r"task\.json"), MEBIBYTE),
     (re.compile(r"(model\.safetensors|pytorch_model\.bin)\.index\.json"), 4 * MEBIBYTE),
     (re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors"), MAX_WEIGHTS_BYTES),
     (re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin"), MAX_WEIGHTS_BYTES),

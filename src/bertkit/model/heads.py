@@ -15,6 +15,7 @@ from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, initialise
 from bertkit.model.losses import IGNORE_INDEX as IGNORE_INDEX
 from bertkit.model.losses import check_labels, cross_entropy, mean
+from bertkit.products import Linear, linear, round_rows
 
 
 @dataclass
@@ -37,7 +38,7 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
         self.activation = activation(config.hidden_act)
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         # Tied weights are no second parameter: the embedding matrix is handed to forward.
@@ -52,7 +53,7 @@ class MaskedLMHead(nn.Module):
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """Return logits (…, vocab) for hidden states (…, hidden) and the embedding matrix (vocab, hidden)."""
         transformed = self.layer_norm(self.activation(self.dense(hidden)))  # (…, hidden)
-        return F.linear(transformed, word_embeddings if self.decoder is None else self.decoder, self.bias)
+        return linear(transformed, word_embeddings if self.decoder is None else self.decoder, self.bias)
 
 
 class PretrainingModel(nn.Module):
@@ -69,7 +70,7 @@ class PretrainingModel(nn.Module):
         self.config = config
         self.encoder = Encoder(config, pooler=nsp)
         self.mlm_head = MaskedLMHead(config) if mlm else None
-        self.nsp_head = nn.Linear(config.hidden_size, 2) if nsp else None
+        self.nsp_head = Linear(config.hidden_size, 2) if nsp else None
         if self.nsp_head is not None:
             initialise(self.nsp_head, config)
 
@@ -141,8 +142,12 @@ class PretrainingModel(nn.Module):
         mlm_positions: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        fill_up: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the masked-LM logits (n, vocab) at the positions, and the next-sentence logits (batch, 2) or None.
+
+        fill_up: leave the meaningless rows at the end, if any, with which the logits were computed: cutting them off
+            copies the gradient of all.
 
         They are those of `forward`, and so are the gradients; the last layer is finished at these positions, and at
         [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
@@ -151,7 +156,11 @@ class PretrainingModel(nn.Module):
         encoded = self.encoder(
             input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids, read_positions=mlm_positions
         )
-        mlm_logits = self.mlm_head(encoded.last_hidden_state, self.encoder.embeddings.word_embeddings.weight)
+        hidden, n = encoded.last_hidden_state, len(mlm_positions)
+        hidden = F.pad(hidden, (0, 0, 0, -n % round_rows()))  # (n or more, hidden)
+        mlm_logits = self.mlm_head(hidden, self.encoder.embeddings.word_embeddings.weight)
+        if not fill_up:
+            mlm_logits = mlm_logits[:n]
         return mlm_logits, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)
 
     def _mlm_logits(self, hidden: Tensor, positions: Tensor | None) -> Tensor | None:

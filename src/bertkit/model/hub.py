@@ -13,8 +13,9 @@ _ID = re.compile(r"([A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})(?:@([\w./-]
 # What is fetched; whatever else the model has there stays there.
 _SAFE = ["config.json", "model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"]
 _TEXT = ["vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+_TASK = ["task.json"]  # of a model that bertkit fine-tuned
 _PICKLED = ["pytorch_model.bin", "pytorch_model-?????-of-?????.bin", "pytorch_model.bin.index.json"]
-_PUSHED = [*_SAFE, *_TEXT, "README.md"]
+_PUSHED = [*_SAFE, *_TEXT, *_TASK, "README.md"]
 
 
 def model_directory(name: str | Path, *, allow_pickle_weights: bool = False) -> Path:
@@ -31,9 +32,9 @@ def model_directory(name: str | Path, *, allow_pickle_weights: bool = False) -> 
     found = _ID.fullmatch(name) if isinstance(name, str) else None
     if found is None or path.exists() or path.parent.exists():
         return path
-    folder = _snapshot(found[1], found[2], patterns=[*_SAFE, *_TEXT])
+    folder = _snapshot(found[1], found[2], patterns=[*_SAFE, *_TEXT, *_TASK])
     if allow_pickle_weights and not any(folder.glob("model*.safetensors")):
-        folder = _snapshot(found[1], found[2], patterns=[*_SAFE, *_TEXT, *_PICKLED])
+        folder = _snapshot(found[1], found[2], patterns=[*_SAFE, *_TEXT, *_TASK, *_PICKLED])
     return folder
 
 

@@ -23,15 +23,16 @@ class Importance:
     heads: Tensor  # (layers, heads) float64, 0 for heads that were pruned
     layers: Tensor  # (layers,) float64
     examples: int
+    kept: tuple[tuple[int, ...], ...]  # for each layer the numbers of its heads, of which some may have been pruned
 
     def least_important_heads(self, number: int) -> dict[int, list[int]]:
         """Return {layer: heads} of the `number` least important ones, one left in each layer: for `prune_heads`."""
         width = self.heads.size(1)
-        left = [width] * len(self.heads)
+        left = [len(kept) for kept in self.kept]
         chosen: dict[int, list[int]] = {}
         for index in self.heads.flatten().argsort(stable=True).tolist():
             layer, head = divmod(index, width)
-            if number > 0 and left[layer] > 1:
+            if number > 0 and head in self.kept[layer] and left[layer] > 1:
                 chosen.setdefault(layer, []).append(head)
                 left[layer] -= 1
                 number -= 1
@@ -76,12 +77,19 @@ def importance(
         model.train(was_training)
     if not examples:
         raise InputError("no example was given", field="batches", expected="at least one batch")
-    return Importance(sums / examples, layer_sums / examples, examples)
+    kept = tuple(config.kept_heads(layer) for layer in range(config.num_hidden_layers))
+    return Importance(sums / examples, layer_sums / examples, examples, kept)
 
 
 def _adding(masks: dict[str, Tensor]) -> Callable[[nn.Module, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]:
-    """A hook that hands the encoder the masks too, whichever model calls it."""
-    return lambda _module, arguments, keywords: (arguments, keywords | masks)
+    """A hook that hands the encoder the masks too, whichever model calls it; choices of one example share its masks."""
+
+    def add(_module: nn.Module, arguments: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        rows = (arguments[0] if arguments else keywords["input_ids"]).size(0)
+        own = {name: mask.repeat_interleave(rows // mask.size(0), 0) for name, mask in masks.items()}
+        return arguments, keywords | own
+
+    return add
 
 
 def masked_lm_losses(model: PretrainingModel, batch: Mapping[str, Tensor]) -> Tensor:

@@ -90,11 +90,24 @@ def features(encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
     return mix(encoded.hidden_states)  # type: ignore[no-any-return]
 
 
+def text_positions(encoder: Encoder, given: Tensor | None, *, whole: bool) -> Tensor | None:
+    """Return the encoder's read_positions where [CLS] is all that is read of its rows; None where more is.
+
+    given: input_ids (batch, seq) or inputs_embeds (batch, seq, hidden); whole: whole states are asked for.
+    """
+    if whole or given is None or torch.compiler.is_compiling():  # (an export keeps to the plain path)
+        return None
+    batch, seq = given.shape[:2]
+    rows = 0 if encoder.pooler is not None else batch  # the pooler's positions are the encoder's own matter
+    return torch.arange(0, rows * seq, seq, device=given.device)
+
+
 def text_features(encoder: Encoder, encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
     """Return what a head reads of a row, (batch, width): [CLS], through the pooler where there is one."""
     if mix is None and encoded.pooler_output is not None:
         return encoded.pooler_output
-    first = features(encoded, mix)[:, 0]  # (batch, width)
+    states = features(encoded, mix)  # (batch, seq, width), or (batch, width) where only [CLS] was read
+    first = states if states.dim() == 2 else states[:, 0]  # (batch, width)
     return first if encoder.pooler is None else torch.tanh(encoder.pooler(first))
 
 

@@ -4,8 +4,11 @@ In: logits and labels.  Out: (sum, weight), both (); their quotient is the loss,
 Next: heads.py
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bertkit.errors import InputError
@@ -53,6 +56,44 @@ def cross_entropy(
     )
     count = real.sum().to(wide.dtype) if weights is None else weights[labels.clamp(min=0)].where(real, 0.0).sum()
     return total, count
+
+
+def summed_cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed cross entropy () in float32 or better, and how many labels () have the highest score.
+
+    logits: (n, classes); labels: (n,) int64 below classes, or IGNORE_INDEX for none; they are not looked at.
+    The same as F.cross_entropy and argmax, for a third of the time where classes are many: the probabilities are
+    computed once, and the gradient is made of them.
+    """
+    if logits.size(0) == 0:
+        return in_float32(logits).sum(), labels.new_zeros(())
+    total, hits = _SummedCrossEntropy.apply(in_float32(logits), labels)  # type: ignore[no-untyped-call]
+    return total, hits
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    """The gradient by the logits is the probabilities, less 1 at the label."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        probabilities = logits.softmax(dim=-1)  # (n, classes)
+        highest, guesses = logits.max(dim=-1)  # (n,)
+        # The highest probability is at least 1 / classes, so that its logarithm is exact.
+        log_normalizer = highest - probabilities.gather(1, guesses[:, None]).squeeze(1).log()  # (n,)
+        is_label = labels != IGNORE_INDEX  # (n,)
+        targets = labels.clamp(min=0)[:, None]  # (n, 1)
+        losses = (log_normalizer - logits.gather(1, targets).squeeze(1)).where(is_label, 0.0)  # (n,)
+        hits = (guesses == labels).sum()
+        ctx.save_for_backward(probabilities, targets, is_label)
+        ctx.mark_non_differentiable(hits)
+        return losses.sum(), hits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        probabilities, targets, is_label = ctx.saved_tensors
+        factors = (gradient * is_label)[:, None]  # (n, 1)
+        return (probabilities * factors).scatter_add_(1, targets, -factors), None
 
 
 def mean(parts: tuple[Tensor, Tensor]) -> Tensor:

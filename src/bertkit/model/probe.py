@@ -13,6 +13,7 @@ from bertkit.model.heads import PretrainingModel
 
 ROWS_AT_ONCE = 32
 TRAINED_BELOW = 0.9  # of the loss of a guess; a head that knows no more than frequencies is below it
+RIGHT_ABOVE = 0.2  # of the tokens; a head that always says one and the same is seldom right so often
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,18 @@ class Probe:
 
     @property
     def trained(self) -> bool:
-        """Whether the head is better than a guess by a margin that no new head has."""
-        return self.loss < TRAINED_BELOW * self.chance
+        """Whether the head is better than a guess by a margin that no new head has.
+
+        One that is often right and, where it is wrong, too sure of it has a high loss, and is trained all the same.
+        """
+        return self.loss < TRAINED_BELOW * self.chance or self.accuracy > RIGHT_ABOVE
+
+    @property
+    def verdict(self) -> str:
+        """What the figures say of the head, in words."""
+        if self.trained:
+            return "trained"
+        return "hardly better than a guess" if self.loss < self.chance else "no better than a guess"
 
 
 @torch.inference_mode()

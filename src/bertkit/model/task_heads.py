@@ -13,9 +13,10 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput, initialise
-from bertkit.model.layer_mix import features, mix_of, text_features, width_of
+from bertkit.model.layer_mix import features, mix_of, text_features, text_positions, width_of
 from bertkit.model.losses import check_choices, check_labels, cross_entropy, in_float32, mean, position_loss
 from bertkit.model.task_config import TaskConfig
+from bertkit.products import Linear
 
 
 @dataclass
@@ -50,7 +51,7 @@ class SequenceClassificationModel(nn.Module):
         self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
         self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
+        self.classifier = Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -79,13 +80,16 @@ class SequenceClassificationModel(nn.Module):
             InputError: labels or weights of a wrong shape or out of range; an option the problem type has not; an
                 input refused.
         """
+        output_states = output_hidden_states or self.mix is not None
+        given = input_ids if input_ids is not None else inputs_embeds
         encoded = self.encoder(
             input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=output_hidden_states or self.mix is not None,
+            read_positions=text_positions(self.encoder, given, whole=output_states or output_attentions),
+            output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
         read = text_features(self.encoder, encoded, self.mix)  # (batch, width)
@@ -125,7 +129,7 @@ class TokenClassificationModel(nn.Module):
         self.mix = mix_of(task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), task.num_labels)
+        self.classifier = Linear(width_of(self.mix, config), task.num_labels)
         initialise(self.classifier, config)
 
     def forward(
@@ -156,6 +160,7 @@ class TokenClassificationModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            padding_is_read=False,
             output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )
@@ -181,7 +186,7 @@ class MultipleChoiceModel(nn.Module):
         self.mix = mix_of(task, config, pooler=task.pooling == "pooler")
         self.encoder = Encoder(config, pooler=task.pooling == "pooler")
         self.dropout = _dropout(config, task)
-        self.classifier = nn.Linear(width_of(self.mix, config), 1)
+        self.classifier = Linear(width_of(self.mix, config), 1)
         initialise(self.classifier, config)
 
     def forward(
@@ -211,13 +216,15 @@ class MultipleChoiceModel(nn.Module):
             shape = None if given is None else tuple(given.shape)
             raise InputError(f"has shape {shape}", field="input_ids", expected="(batch, choices, seq)")
         batch, choices = given.shape[:2]
+        output_states = output_hidden_states or self.mix is not None
         encoded = self.encoder(
             _rows(input_ids),
             attention_mask=_rows(attention_mask),
             token_type_ids=_rows(token_type_ids),
             position_ids=_rows(position_ids),
             inputs_embeds=_rows(inputs_embeds),
-            output_hidden_states=output_hidden_states or self.mix is not None,
+            read_positions=text_positions(self.encoder, _rows(given), whole=output_states or output_attentions),
+            output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
         read = text_features(self.encoder, encoded, self.mix)  # (batch · choices, width)
@@ -240,7 +247,7 @@ class QuestionAnsweringModel(nn.Module):
         self.config, self.task = config, task or TaskConfig()  # of which only the mix of layers is read
         self.mix = mix_of(self.task, config, pooler=False)
         self.encoder = Encoder(config, pooler=False)
-        self.span_head = nn.Linear(width_of(self.mix, config), 2)
+        self.span_head = Linear(width_of(self.mix, config), 2)
         initialise(self.span_head, config)
 
     def forward(
@@ -271,7 +278,7 @@ class QuestionAnsweringModel(nn.Module):
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
+            inputs_embeds=inputs_embeds,  # padding is read: as in Hugging Face, its scores are in the softmax
             output_hidden_states=output_hidden_states or self.mix is not None,
             output_attentions=output_attentions,
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
+from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
 from bertkit.pipelines.batches import fitting_tokenizer, require_length, require_short
 from bertkit.text.tokenizer import with_special_tokens
@@ -31,17 +32,20 @@ class AttentionWeights:
 
 
 @torch.inference_mode()
-def attention_of(model: str | Path, texts: Sequence[str]) -> AttentionWeights:
+def attention_of(model: str | Path, texts: Sequence[str], *, allow_bin: bool = False) -> AttentionWeights:
     """Return the weights of every head for one text, or for a pair of two; [MASK] in it is the special token.
+
+    allow_bin: open a pickle where the folder has no safetensors.
 
     Raises:
         InputError: a text without a token, longer than the model has positions, or too long for a page.
     """
     assert len(texts) in (1, 2)
-    encoder, _ = load_with_report(model, head=None, allow_new_head=True)
+    folder = model_directory(model, allow_pickle_weights=allow_bin)
+    encoder, _ = load_with_report(folder, head=None, allow_new_head=True, allow_pickle_weights=allow_bin)
     assert isinstance(encoder, Encoder)
     config = encoder.config
-    tokenizer = fitting_tokenizer(model, vocab_size=config.vocab_size)
+    tokenizer = fitting_tokenizer(folder, vocab_size=config.vocab_size)
     sides = []
     for number, text in enumerate(texts, start=1):
         require_short(text, what=f"text {number}")

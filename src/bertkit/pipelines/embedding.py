@@ -135,7 +135,7 @@ class Embedder:
             output = self.encoder(**batch, read_positions=first)
             vectors = output.pooler_output if pooling == "pooler" else output.last_hidden_state  # (batch, width)
             return [(window, vector.float().cpu(), 1) for window, vector in zip(windows, vectors, strict=True)]
-        output = self.encoder(**batch, output_hidden_states=not self._last_only)
+        output = self.encoder(**batch, padding_is_read=False, output_hidden_states=not self._last_only)
         states = output.last_hidden_state if self._last_only else self._mix(output.hidden_states)
         states = states.float().cpu()  # (batch, seq, width)
         return [(window, *_pooled(states[row], window, pooling)) for row, window in enumerate(windows)]

@@ -28,7 +28,7 @@ ASKED = "asked"  # the file that is named in errors on what was not read from a 
 class TextClassifier:
     """Says which classes a text or a pair of texts has; of a regression which number.
 
-    model: a folder that `bertkit finetune sequence-classification` wrote.
+    model: a folder that `bertkit finetune sequence-classification` wrote, or one of transformers with its architecture.
 
     Raises:
         InputError: no such folder, or a model of another task.

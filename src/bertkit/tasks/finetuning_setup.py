@@ -24,6 +24,7 @@ from bertkit.tasks.example_files import ReadParts
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.finetuning_data import TaskData, agree_on, build_features, label_counts
 from bertkit.tasks.finetuning_run import FineTuningRun
+from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
@@ -32,7 +33,7 @@ from bertkit.train import runtime as runtimes
 from bertkit.train.checkpoint import find_checkpoint_on_all
 from bertkit.train.settings import TrainSettings
 
-MAX_SEQ_LENGTH, MAX_SEQ_LENGTH_OF_QUESTIONS = 128, 384  # tokens of a row, unless said otherwise
+MAX_SEQ_LENGTH = 128  # tokens of a row, unless said otherwise; of questions below
 
 
 @dataclass(frozen=True)

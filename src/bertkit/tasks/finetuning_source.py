@@ -102,7 +102,7 @@ class FeatureSource:
             self.task.weights([self.features[row] for row in rows], self.class_weights),
             tokens=int(self._tokens[rows].sum()),
             slots=slots,
-            flops=training_flops(self._shape, slots=slots, squares=squares, targets=0, pairs=0),
+            flops=training_flops(self._shape, tokens=slots, squares=squares, targets=0, pairs=0),
         )
 
     def longest(self) -> Batch:

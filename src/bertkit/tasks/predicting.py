@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.finetuning import FineTuningTask, Outputs, no_gradient_scores, task_config_of
-from bertkit.tasks.task_settings import Knowledge, TaskSettings
+from bertkit.tasks.task_settings import Knowledge, TaskSettings, require_known
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.runtime import Runtime
 
@@ -40,6 +42,19 @@ class Predictor:
     def config(self) -> TaskConfig:
         """The labels of the model."""
         return task_config_of(self.model)
+
+    def labelled(self, paths: str, reading: ReadingSettings, *, flag: str) -> list[Any]:
+        """Return the examples of labelled files, and say what was read.
+
+        Raises:
+            InputError: anything wrong with the data; labels that the model does not have.
+        """
+        require_known(self.task.name, reading)
+        report = ExampleReport(reading.on_bad)
+        examples = read_examples(self.task.name, paths, reading, report, labelled=True, flag=flag)
+        examples = self.task.check(examples, self.config, reading, report)
+        report.say()
+        return examples
 
     def answers(self, examples: Iterable[Any], *, runtime: Runtime | None = None) -> Iterator[Any]:
         """Yield an answer for each example, in order; rows of like length go through the model together.

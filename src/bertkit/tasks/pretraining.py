@@ -22,7 +22,7 @@ from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.costs import training_flops
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.losses import in_float32
+from bertkit.model.losses import IGNORE_INDEX, summed_cross_entropy
 from bertkit.tasks.phases import Phase, first_steps
 from bertkit.text.vocabulary import Vocabulary
 from bertkit.train.feed import StepBatches
@@ -46,17 +46,18 @@ class PretrainingLoss(nn.Module):
             mlm_positions=batch["mlm_positions"],
             attention_mask=batch.get("attention_mask"),
             token_type_ids=batch["token_type_ids"],
+            fill_up=True,
         )
-        scores = {"mlm": (mlm_logits, batch["mlm_targets"])}
+        targets = batch["mlm_targets"]
+        targets = F.pad(targets, (0, len(mlm_logits) - len(targets)), value=IGNORE_INDEX)
+        scores = {"mlm": (mlm_logits, targets)}
         if "next_sentence_label" in batch:
             assert nsp_logits is not None
             scores["nsp"] = (nsp_logits, batch["next_sentence_label"])
+        found = {name: summed_cross_entropy(logits, labels) for name, (logits, labels) in scores.items()}
         return LossSums(
-            sums={
-                k: F.cross_entropy(in_float32(logits), target, reduction="sum")
-                for k, (logits, target) in scores.items()
-            },
-            correct={k: (logits.argmax(-1) == target).sum() for k, (logits, target) in scores.items()},
+            sums={name: total for name, (total, _) in found.items()},
+            correct={name: hits for name, (_, hits) in found.items()},
         )
 
 
@@ -135,10 +136,11 @@ class PretrainingSource:
             if self.config is None
             else training_flops(
                 self.config,
-                slots=batch.slots,
+                tokens=batch.tokens,
                 squares=batch.squares,
                 targets=batch.num_targets,
                 pairs=counts.get("nsp", 0),
+                read=sum(counts.values()),
             ),
             source={"epoch_starts": [list(starts) for starts in self.epoch_starts]},
         )

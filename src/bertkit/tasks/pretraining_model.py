@@ -27,6 +27,7 @@ class ModelChoice:
     hidden_dropout_prob: float | None  # None: as the configuration says
     attention_probs_dropout_prob: float | None
     freeze_layers: int | None = None  # embeddings and so many of the lowest layers stay as they are; None: nothing
+    allow_pickle_weights: bool = False  # of `directory`, where it has no safetensors
 
 
 def choose_model(
@@ -38,12 +39,16 @@ def choose_model(
         InputError: no such model, or one whose vocabulary or positions do not fit the data.
     """
     head: Head = "masked_lm" if pairs.pairing == "none" else "pretraining"
-    given = checkpoint or (None if choice.directory is None else model_directory(choice.directory))
+    given, allow_pickle_weights = checkpoint, choice.allow_pickle_weights and checkpoint is None
+    if given is None and choice.directory is not None:
+        given = model_directory(choice.directory, allow_pickle_weights=allow_pickle_weights)
     loaded = None
     if given is None:
         config = _new_config(choice.size, tokenizer)
     else:
-        loaded, report = load_with_report(given, head=head, allow_new_head=checkpoint is None)
+        loaded, report = load_with_report(
+            given, head=head, allow_new_head=checkpoint is None, allow_pickle_weights=allow_pickle_weights
+        )
         config = loaded.config
         say(f"model loaded from {given}: {report.summary()}")
     _require_fit(config, tokenizer, pairs, given=given, size=choice.size)

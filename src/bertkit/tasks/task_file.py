@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import InputError
-from bertkit.files import require_file
-from bertkit.model.config import read_json_object
+from bertkit.model.config import json_object
+from bertkit.model.foreign_folder import ForeignFolder
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
 
 if TYPE_CHECKING:
@@ -39,18 +39,26 @@ def task_file(task: "FineTuningTask[Any, Any, Any]", settings: TaskSettings, kno
     return (json.dumps(saved, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
+def has_task_file(directory: Path) -> bool:
+    """Return whether a folder has a task.json, whatever is in it.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    with ForeignFolder(directory) as folder:
+        return folder.has(TASK_FILE)
+
+
 def read_task_file(directory: Path) -> SavedTask:
     """Return what stands in a model's task.json.
 
     Raises:
         InputError: there is none, or it holds something else.
     """
-    path = require_file(
-        directory / TASK_FILE,
-        what="a model that `bertkit finetune` wrote",
-        remedy="fine-tune it first: bertkit finetune",
-    )
-    values = read_json_object(path)
+    path, remedy = directory / TASK_FILE, "fine-tune it first: bertkit finetune"
+    with ForeignFolder(directory) as folder:
+        content = folder.read(TASK_FILE, what="a model that `bertkit finetune` wrote", remedy=remedy)
+    values = json_object(content, file=path)
     try:
         settings, knowledge = _settings(TaskSettings, values["settings"]), _settings(Knowledge, values["knowledge"])
         if type(settings.max_seq_length) is not int:

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from bertkit.products import times_transposed
 from bertkit.train.shards import part_like, whole
 
 # Quintic Newton–Schulz coefficients and the number of steps: Keller Jordan's Muon (2024).
@@ -69,7 +70,7 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     x = matrices.transpose(1, 2) if tall else matrices
     x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
     for _ in range(_NEWTON_SCHULZ_STEPS):
-        gram = x @ x.transpose(1, 2)  # (count, short, short)
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    result: Tensor = x.transpose(1, 2) if tall else x
-    return result
+        gram = times_transposed(x, x)  # (count, short, short), symmetric
+        polynomial = times_transposed(gram, gram).mul_(c).add_(gram, alpha=b)
+        x = times_transposed(polynomial, x.transpose(1, 2)).add_(x, alpha=a)
+    return x.transpose(1, 2) if tall else x
