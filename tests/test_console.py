@@ -1,8 +1,10 @@
 """The one place that prints: answers on standard output, everything else on standard error, one rank."""
 
 import json
+from pathlib import Path
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from bertkit import console
 
@@ -31,9 +33,11 @@ def test_json_has_no_nan() -> None:
         console.result_json({"score": float("nan")})
 
 
-def test_only_rank_0_speaks_but_every_rank_names_its_errors(
+def test_only_rank_0_speaks_but_another_names_an_error_of_its_own_after_a_moment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("bertkit.console.time.sleep", waited.append)
     monkeypatch.setenv("RANK", "1")
     console.result("answer")
     console.say("reading")
@@ -41,7 +45,20 @@ def test_only_rank_0_speaks_but_every_rank_names_its_errors(
         progress.advance(3)
     console.error("is empty")
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "error: is empty\n")
+    assert (printed.out, printed.err) == ("", "error: process 1: is empty\n")
+    assert waited == [console.OWN_ERROR_SECONDS]
+    console.error("process 1 of 2: another one is gone")
+    assert capsys.readouterr().err == "error: process 1 of 2: another one is gone\n"
+
+
+def test_a_launcher_is_left_the_error_for_its_own_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    console.error("月.txt: is empty")
+    failure = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(tmp_path / "error.json"))
+    assert failure.message == "月.txt: is empty"
+    assert failure.timestamp > 0
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "nowhere" / "error.json"))
+    console.error("said all the same")
 
 
 def test_a_table_aligns_wide_characters_and_numbers() -> None:

@@ -47,6 +47,7 @@ TASK_OF |= dict.fromkeys(("phases", "rehearsals", "diagnosis", "pretraining_setu
 TASK_OF |= dict.fromkeys(
     (
         "finetuning_run",
+        "example_files",
         "finetuning_data",
         "finetuning_source",
         "class_weights",

@@ -9,10 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tqdm import tqdm
 
+OWN_ERROR_SECONDS = 3.0  # after which an error is one that the first process does not have
 PLAIN_INTERVAL_SECONDS = 10.0  # without a terminal, progress is one line this often
 
 
@@ -43,7 +45,19 @@ def warn(text: str) -> None:
 
 
 def error(text: str) -> None:
-    """Print an error on standard error, whatever the rank."""
+    """Print an error on standard error; of several processes only the first, or the one that has an error of its own.
+
+    The others wait a moment: what is wrong for all is said by the first one, upon whose end a launcher ends them.
+    torchrun is left the text for its own last lines, which would bury it otherwise.
+    """
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not _speaks():
+        time.sleep(OWN_ERROR_SECONDS)
+        who = f"process {os.environ['RANK']}"
+        text = text if text.startswith(who) else f"{who}: {text}"
+    if file:
+        with suppress(OSError), open(file, "w", encoding="utf-8") as report:
+            json.dump({"message": text, "timestamp": str(int(time.time()))}, report)
     print(f"error: {text}", file=sys.stderr, flush=True)
 
 

@@ -130,6 +130,8 @@ def values_given(command: str, flags: list[Given], words: list[str], options: li
         except ValueError:
             problems.append(_wrong_value(command, one))
     present = {one.option.name for one in given}
+    if not problems and "resume_from" in present:
+        problems += _contradictions(given)
     for option in options:
         if option.default is REQUIRED and option.name not in present:
             field = Given(option, None).field
@@ -137,6 +139,21 @@ def values_given(command: str, flags: list[Given], words: list[str], options: li
     if problems:
         raise InputErrors(problems)
     return values
+
+
+def _contradictions(given: list[Given]) -> Iterator[InputError]:
+    """A problem for each flag that gives a resumed run another beginning than its settings file says."""
+    before = {one.option.name: typed(one.option.type, one.raw) for one in given if one.file and one.option.fixed}
+    for one in given:
+        name, value = one.option.name, typed(one.option.type, one.raw)
+        if one.file is None and name in before and value != before[name]:
+            yield InputError(
+                "contradicts the run that is resumed",
+                field=one.field,
+                value=value,
+                expected=f"{'null' if before[name] is None else before[name]}, as when it began",
+                remedy="leave it out, or start a new run without --resume_from, in another --output_dir",
+            )
 
 
 def _by_place(command: str, words: list[str], options: list[Option]) -> Iterator[Given]:

@@ -28,6 +28,7 @@ class Option:
     aliases: tuple[str, ...]  # other flag names, without dashes
     positional: bool
     path: tuple[str, ...]  # where the value stands: ("masking", "mlm_probability")
+    fixed: bool = False  # whether a run that is resumed keeps the value that it began with
 
 
 def option(
@@ -36,12 +37,14 @@ def option(
     help: str,
     aliases: tuple[str, ...] = (),
     presets: Mapping[str, Mapping[str, Any]] | None = None,
+    fixed: bool = False,
 ) -> Any:
     """Return a dataclass field that is a flag `--name`.
 
     presets: for each value of it, values of other flags where these are not given.
+    fixed: whether a run that is resumed keeps the value that it began with, so that another one contradicts it.
     """
-    return _field(default, {"help": help, "aliases": aliases, "presets": presets})
+    return _field(default, {"help": help, "aliases": aliases, "presets": presets, "fixed": fixed})
 
 
 def argument(default: Any = REQUIRED, *, help: str) -> Any:
@@ -49,13 +52,14 @@ def argument(default: Any = REQUIRED, *, help: str) -> Any:
     return _field(default, {"help": help, "positional": True})
 
 
-def group(settings: type, *, defaults: Mapping[str, Any] | None = None) -> Any:
+def group(settings: type, *, defaults: Mapping[str, Any] | None = None, helps: Mapping[str, str] | None = None) -> Any:
     """Return a dataclass field that holds another settings dataclass; its fields are flags of the command too.
 
-    defaults: by name, where this command's are other than those of the settings.
+    defaults, helps: by name, where this command's are other than those of the settings.
     """
     own = dict(defaults or {})
-    return dataclasses.field(default_factory=lambda: settings(**own), metadata={"group": settings, "defaults": own})
+    metadata = {"group": settings, "defaults": own, "helps": dict(helps or {})}
+    return dataclasses.field(default_factory=lambda: settings(**own), metadata=metadata)
 
 
 def _field(default: Any, metadata: dict[str, Any]) -> Any:
@@ -67,14 +71,18 @@ def _field(default: Any, metadata: dict[str, Any]) -> Any:
 
 
 def options_of(
-    config: type, *, path: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
+    config: type,
+    *,
+    path: tuple[str, ...] = (),
+    defaults: Mapping[str, Any] | None = None,
+    helps: Mapping[str, str] | None = None,
 ) -> Iterator[Option]:
     """Yield every option of a Config class, groups opened, in the order of their fields."""
     hints = get_type_hints(config)
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
-            own = field.metadata["defaults"]
-            yield from options_of(field.metadata["group"], path=(*path, field.name), defaults=own)
+            own = {"defaults": field.metadata["defaults"], "helps": field.metadata["helps"]}
+            yield from options_of(field.metadata["group"], path=(*path, field.name), **own)
             continue
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
@@ -84,10 +92,11 @@ def options_of(
             name=field.name,
             type=hints[field.name],
             default=default,
-            help=field.metadata["help"],
+            help=(helps or {}).get(field.name, field.metadata["help"]),
             aliases=field.metadata.get("aliases", ()),
             positional=field.metadata.get("positional", False),
             path=(*path, field.name),
+            fixed=field.metadata.get("fixed", False),
         )
 
 
@@ -146,9 +155,13 @@ def without_effect(
 
 def write_settings(config: Any, directory: Path) -> None:
     """Write the resolved settings as `settings.yaml` into a folder; `--config_file` reads it back."""
+    write_values(values_of(config), directory)
+
+
+def write_values(values: dict[str, Any], directory: Path) -> None:
+    """Write settings by name as `settings.yaml` into a folder."""
     import yaml
 
-    values = values_of(config)
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
     if yaml.safe_load(text) != values:  # a character that YAML takes for a line end (U+0085) must be escaped
         text = yaml.safe_dump(values, allow_unicode=False, sort_keys=False)

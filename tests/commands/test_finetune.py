@@ -1,7 +1,9 @@
 """`bertkit finetune` as it is typed: what goes where, how long it is, resuming, and all that is refused first."""
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +13,8 @@ from toy_tasks import TASK_OF, finetune_config, write_base, write_task
 from bertkit.cli import main
 from bertkit.commands import finetune as command
 from bertkit.commands.finetune import finetune
+from bertkit.tasks.sequence_classification import SequenceClassification
+from bertkit.train.loop import LossSums
 
 QUICK = ("--batch_size", "8", "--max_seq_length", "32")
 OF_QUESTIONS = ("--doc_stride", "8", "--max_query_length", "8")
@@ -168,3 +172,32 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captu
     assert main(words("single", tmp_path / "nowhere", train, tmp_path / "run")) == 2
     assert str(tmp_path / "nowhere") in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_one_finite_loss_is_an_error_although_it_ends(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = SequenceClassification.losses
+
+    def not_finite(*given: Any, **named: Any) -> LossSums:
+        found = losses(*given, **named)
+        return found._replace(sums={name: total * math.nan for name, total in found.sums.items()})
+
+    monkeypatch.setattr(SequenceClassification, "losses", not_finite)
+    train = write_task(tmp_path, "single", number=16)
+    flags = ("--max_steps", 3, "--on_non_finite", "skip")
+    assert main(words("single", base, train, tmp_path / "run", *flags)) == 2
+    said = capsys.readouterr().err
+    assert "error: --learning_rate: not one of the 3 steps was made: no loss or gradient was finite" in said
+    assert (tmp_path / "run" / "eval_results.json").exists()
+
+
+def test_help_speaks_of_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["finetune", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--num_train_epochs passes over the training examples in all; null with no max_steps: 3" in shown
+    assert "--eval_every steps between two evaluations; null: an epoch" in shown
+    assert "--max_minutes of pre-training alone" in shown
+    assert "a tenth of the run" not in shown
+    assert main(["pretrain", "--help"]) == 0
+    assert "null: a tenth of the run" in " ".join(capsys.readouterr().out.split())

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -335,3 +337,14 @@ def test_what_is_wrong_with_all_files_is_said_at_once(tmp_path: Path, refused: C
     assert all(f"{file}:{line}: " in message for file, line in ((first, 4), (second, 1), (second, 5)))
     assert f"{missing}: " in message
     assert message.rstrip().endswith("4 of 4 problems shown")
+
+
+def test_what_is_wrong_with_a_file_is_said_before_torch_is_loaded(tmp_path: Path) -> None:
+    bad = tmp_path / "x.jsonl"
+    bad.write_text("{\n", encoding="utf-8")
+    words = [TASK["single"], "--train_file", bad, "--output_dir", tmp_path / "run", "--model_name_or_path", "none"]
+    code = "import sys; from bertkit.cli import main; sys.exit(main(sys.argv[1:]) + ('torch' in sys.modules))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "finetune", *map(str, words)], check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, f"{bad}:1: " in ended.stderr) == (2, True), ended.stderr

@@ -10,6 +10,7 @@ from toy_answers import KINDS, trained_models, validation_file
 from bertkit.cli import main
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.tasks import predicting
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.opening import open_predictor
 
 
@@ -66,7 +67,7 @@ def test_an_answer_does_not_depend_on_what_is_asked_beside_it(
     predictor = open_predictor(models[kind])
     task, reading = predictor.task, ReadingSettings()
     path = str(validation_file(models[kind], kind))
-    examples = task.read(path, reading, ExampleReport(), labelled=False, flag="--input_file")
+    examples = read_examples(task.name, path, reading, ExampleReport(), labelled=False, flag="--input_file")
 
     def records(chosen: list[Any], tokens: int, at_once: int = 1024) -> list[dict[str, Any]]:
         monkeypatch.setattr(predicting, "EXAMPLES_AT_ONCE", at_once)

@@ -141,6 +141,57 @@ def test_a_resume_that_cannot_know_its_length_is_refused_and_touches_nothing(sto
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_a_resume_that_names_another_beginning_is_refused_with_both(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with stopped_before(8):
+        pretrain(toy_config(store, run, save_every=5))
+    began = settings_of(run)["model_size"]
+    before = (run / "metrics.jsonl").read_bytes()
+    for flag, value, first in (
+        ("--model_size", "small", began),
+        ("--model_size", "tiny", began),
+        ("--model_name_or_path", "a/b", "null"),
+        ("--recipe", "bert", "muon"),
+    ):
+        assert typed("--output_dir", run, "--resume_from", "last", flag, value) == 2
+        said = capsys.readouterr().err
+        assert f"{flag}: contradicts the run that is resumed\n  value: '{value}'\n  expected: {first}, as when" in said
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert typed("--output_dir", run, "--resume_from", "last", "--model_size", began, "--recipe", "muon") == 0
+
+
+def test_a_run_is_found_again_from_another_folder(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store.parent)
+    with stopped_before(8):
+        pretrain(toy_config(Path(store.name), tmp_path / "run", save_every=5))
+    assert settings_of(tmp_path / "run")["data_dir"] == str(store)
+    monkeypatch.chdir(tmp_path)
+    assert typed("--output_dir", "run", "--resume_from", "last") == 0
+
+
+def test_an_inexact_resume_is_what_the_settings_say_from_then_on(store: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with stopped_before(8):
+        pretrain(toy_config(store, run, save_every=5))
+    before = settings_of(run)
+    assert typed("--output_dir", run, "--resume_from", "last", "--learning_rate", "0.002", "--max_steps", 14) == 2
+    assert settings_of(run) == before
+    flags = ("--learning_rate", "0.002", "--max_steps", 14, "--allow_inexact", "true")
+    assert typed("--output_dir", run, "--resume_from", "last", *flags) == 0
+    assert settings_of(run) == {**before, "learning_rate": 0.002, "max_steps": 14}
+    assert typed("--output_dir", run, "--resume_from", "last") == 0
+
+
+def test_the_tracker_is_closed_when_a_run_fails(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr("bertkit.train.log.MetricsLog.close", lambda self: closed.append(True))
+    with stopped_before(2):
+        pretrain(toy_config(store, tmp_path / "run"))
+    assert closed == [True]
+
+
 def test_resuming_what_was_never_begun_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--resume_from: does not exist"):
         pretrain(toy_config(store, tmp_path / "run", resume_from="last"))

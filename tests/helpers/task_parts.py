@@ -14,6 +14,7 @@ from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel, build
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
@@ -53,7 +54,7 @@ def parts_of(
     """The parts of a toy task (see toy_tasks), its model's weights random and not small."""
     task, reading, report = task_named(TASK_OF[kind]), ReadingSettings(), ExampleReport()
     path = file or write_task(folder, kind, number=number)
-    read = task.read(str(path), reading, report, labelled=True, flag="--train_file")
+    read = read_examples(task.name, str(path), reading, report, labelled=True, flag="--train_file")
     splits, config, knowledge = task.resolve({"train": read}, reading, report)
     chosen = TaskSettings(**{"max_seq_length": 48, "doc_stride": 8, "max_query_length": 8, **settings})
     features = task.features(

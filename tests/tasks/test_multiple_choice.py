@@ -12,6 +12,7 @@ from bertkit.data.examples.example import ChoiceExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.text_features import ChoiceFeatures
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.multiple_choice import ChoiceAnswer, MultipleChoice
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
 
@@ -55,7 +56,7 @@ def test_a_choice_that_is_not_there_is_masked() -> None:
     longer = ChoiceFeatures((row(2, 7, 3), row(2, 7, 8, 3)), (none, row(0, 0, 0, 0)), 0, 0)
     mask = TASK.collate([longer], pad_id=0, task=CONFIG)["attention_mask"]
     assert mask.tolist() == [[[True, True, True, False], [True] * 4]]
-    assert TASK.length(longer) == 8
+    assert TASK.lengths(longer) == [3, 4]
 
 
 def test_probabilities_of_choices_sum_to_one(parts: Parts) -> None:
@@ -98,7 +99,7 @@ def test_letters_are_places(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"question": "q", "choices": ["a", "b", "c"], "label": "C"}\n', encoding="utf-8")
     reading, report = ReadingSettings(), ExampleReport()
-    [example] = TASK.read(str(path), reading, report, labelled=True, flag="--train_file")
+    [example] = read_examples(TASK.name, str(path), reading, report, labelled=True, flag="--train_file")
     assert TASK.gold(example) == 2
     assert TASK.text(example) == "q\n0. a\n1. b\n2. c"
     assert TASK.check([example], CONFIG, reading, report) == [example]

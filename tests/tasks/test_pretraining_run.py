@@ -487,3 +487,13 @@ def test_bf16_trains_and_keeps_the_weights_in_fp32(store: Path, tmp_path: Path) 
     assert read(tmp_path / "run" / "run.json")["precision"] == "bf16"
     losses = [row["mlm_loss"] for row in metrics_of(tmp_path / "run", kind="train")]
     assert losses[-1] < losses[0]
+
+
+def test_a_run_that_leaves_the_model_worse_than_it_was_is_an_error(store: Path, tmp_path: Path) -> None:
+    pretrain(toy_config(store, tmp_path / "good", max_steps=60, eval_every=60, learning_rate=3e-3))
+    spoiled = toy_config(
+        store, tmp_path / "bad", model_name_or_path=str(tmp_path / "good"), learning_rate=3.0, max_grad_norm=1e9
+    )
+    with pytest.raises(InputError, match=r"--learning_rate: the held-out loss was \d\.\d+ before training and is"):
+        pretrain(spoiled)
+    assert (tmp_path / "bad" / "eval_results.json").exists()

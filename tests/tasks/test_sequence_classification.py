@@ -18,6 +18,7 @@ from bertkit.data.features import IGNORE_INDEX
 from bertkit.data.text_features import TextFeatures
 from bertkit.errors import InputErrors
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.sequence_classification import NO_CORRELATION, SequenceClassification, TextAnswer
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
 
@@ -271,7 +272,7 @@ def test_whole_numbers_are_classes_unless_a_regression_is_asked_for(tmp_path: Pa
     task = SequenceClassification()
     for problem, labels in ((None, ("0", "1")), ("regression", ("score",))):
         reading, report = ReadingSettings(problem_type=problem), ExampleReport()  # type: ignore[arg-type]
-        read = task.read(str(path), reading, report, labelled=True, flag="--train_file")
+        read = read_examples(task.name, str(path), reading, report, labelled=True, flag="--train_file")
         resolved, config, _ = task.resolve({"train": read}, reading, report)
         assert config.labels == labels
         assert [each.score for each in resolved["train"]] == ([None, None] if problem is None else [1.0, 0.0])
@@ -285,6 +286,6 @@ def test_the_order_of_names_is_not_that_in_which_they_come(tmp_path: Path) -> No
     for order in (lines[1], lines[1][::-1]):
         lines[0].write_text("\n".join(order) + "\n", encoding="utf-8")
         report = ExampleReport()
-        read = task.read(str(lines[0]), reading, report, labelled=True, flag="--train_file")
+        read = read_examples(task.name, str(lines[0]), reading, report, labelled=True, flag="--train_file")
         maps.append(task.resolve({"train": read}, reading, report)[1].labels)
     assert maps[0] == maps[1] == ("english", "中文")

@@ -17,6 +17,7 @@ from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_features import TagFeatures
 from bertkit.errors import InputErrors
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
 from bertkit.tasks.token_classification import TokenClassification
 
@@ -153,7 +154,7 @@ def resolved(folder: Path, *files: str) -> tuple[dict[str, list[TaggedExample]],
     for name, content in zip(("train", "validation"), files, strict=False):
         path = folder / f"{name}.conll"
         path.write_text(content, encoding="utf-8")
-        splits[name] = TASK.read(str(path), reading, report, labelled=True, flag=f"--{name}_file")
+        splits[name] = read_examples(TASK.name, str(path), reading, report, labelled=True, flag=f"--{name}_file")
     return *TASK.resolve(splits, reading, report), report
 
 
@@ -206,7 +207,9 @@ def test_a_character_without_a_token_moves_no_tag(tmp_path: Path, odd: str) -> N
     words, tags = ["明", odd, "月", "照"], ["O", "O", "B-X", "I-X"]
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps({"tokens": words, "tags": tags}) + "\n", encoding="utf-8")
-    [example] = TASK.read(str(path), ReadingSettings(), ExampleReport(), labelled=True, flag="--train_file")
+    [example] = read_examples(
+        TASK.name, str(path), ReadingSettings(), ExampleReport(), labelled=True, flag="--train_file"
+    )
     assert tags_of(example) == tags
 
 

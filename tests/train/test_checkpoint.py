@@ -6,6 +6,8 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from toy_checkpoint import FINGERPRINT, SavedRun
@@ -13,7 +15,7 @@ from toy_checkpoint import FINGERPRINT, SavedRun
 from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
 from bertkit.train import checkpoint
-from bertkit.train.checkpoint import damage, find_checkpoint
+from bertkit.train.checkpoint import damage, find_checkpoint, find_checkpoint_on_all
 
 Save = Callable[..., Path]
 
@@ -379,3 +381,28 @@ def test_a_disk_that_refuses_what_goes_with_a_save_is_one_message_too(
     with pytest.raises(InputError, match=message):
         save(6)
     assert find_checkpoint(tmp_path, "last").name == ("step-6" if written else "step-4")
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+def seen_by(rank: int, *, first: float) -> Any:
+    """A Runtime's part of it: the first process's number is `first` (its own, where it is the first)."""
+    return SimpleNamespace(is_first=rank == 0, gathered=lambda numbers: [numbers if rank == 0 else [first]])
+
+
+def test_all_processes_go_on_from_the_checkpoint_that_the_first_finds(save: Save, tmp_path: Path) -> None:
+    save(1)
+    newest = save(2)
+    assert find_checkpoint_on_all(seen_by(0, first=2), tmp_path, "last") == newest
+    assert find_checkpoint_on_all(seen_by(1, first=1), tmp_path, "last") == newest.with_name("step-1")
+    with pytest.raises(InputError, match="process 0 finds no checkpoint to go on from"):
+        find_checkpoint_on_all(seen_by(1, first=-1), tmp_path, "last")
+    with pytest.raises(InputError, match="names no best checkpoint yet"):
+        find_checkpoint_on_all(seen_by(0, first=-1), tmp_path, "best")
+
+
+def test_a_checkpoint_under_another_name_is_refused(save: Save, tmp_path: Path) -> None:
+    other = save(1).rename(tmp_path / "checkpoints" / "mine")
+    with pytest.raises(InputError, match=r"mine: is no checkpoint's name\n  expected: step-N\n  what to do: rename it"):
+        find_checkpoint_on_all(seen_by(0, first=-1), tmp_path, str(other))

@@ -4,12 +4,13 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bertkit.errors import InputError
 from bertkit.train import runtime
-from bertkit.train.log import METRICS, MetricsLog
+from bertkit.train.log import METRICS, MetricsLog, closed_on_failure
 from bertkit.train.settings import TrainSettings
 
 SAMPLE = {"samples": [{"original": "明月\u2028几时有\x85？", "filled": "a line\u2029break"}]}
@@ -52,6 +53,24 @@ def test_a_resume_cuts_the_file_back_to_the_step_of_the_checkpoint(tmp_path: Pat
     assert path.read_bytes().split(b"\n")[:5] == before[:5]
 
 
+def test_a_resume_that_fails_before_its_first_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path, range(1, 8))
+    MetricsLog(tmp_path, after_step=5, report_to="none").close()
+    assert steps_in(path) == list(range(1, 8))
+
+
+def test_a_failure_closes_the_log(tmp_path: Path) -> None:
+    log, ended = MetricsLog(tmp_path, after_step=0, report_to="none"), list[bool]()
+    log._tracker = SimpleNamespace(finish=lambda: ended.append(True))  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt), closed_on_failure(log):
+        raise KeyboardInterrupt
+    log.close()
+    assert ended == [True]
+    with closed_on_failure(MetricsLog(tmp_path, after_step=0, report_to="none")) as open_still:
+        open_still._tracker = SimpleNamespace(finish=lambda: ended.append(True))  # type: ignore[assignment]
+    assert ended == [True]
+
+
 def test_a_new_run_begins_an_empty_file(tmp_path: Path) -> None:
     path = written(tmp_path, range(1, 4))
     MetricsLog(tmp_path, after_step=0, report_to="none")
@@ -61,8 +80,8 @@ def test_a_new_run_begins_an_empty_file(tmp_path: Path) -> None:
 def test_a_sample_with_a_line_separator_in_it_survives_a_resume(tmp_path: Path) -> None:
     MetricsLog(tmp_path, after_step=0, report_to="none").write("samples", 3, SAMPLE)
     before = (tmp_path / METRICS).read_bytes()
-    MetricsLog(tmp_path, after_step=3, report_to="none")
-    assert (tmp_path / METRICS).read_bytes() == before
+    MetricsLog(tmp_path, after_step=3, report_to="none").write("train", 4, {"loss": 0.5})
+    assert (tmp_path / METRICS).read_bytes() == before + b'{"kind": "train", "step": 4, "loss": 0.5}\n'
 
 
 @pytest.mark.parametrize("text", ["明月几时有？", "The moon, the wine."])
@@ -74,8 +93,8 @@ def test_a_line_cut_by_a_kill_is_dropped_and_counted_wherever_the_cut_falls(
     line = json.dumps({"kind": "samples", "step": 2, "samples": [text]}, ensure_ascii=False).encode()
     for end in range(1, len(line)):  # also in the middle of a character
         path.write_bytes(whole + line[:end])
-        MetricsLog(tmp_path, after_step=2, report_to="none")
-        assert path.read_bytes() == whole
+        MetricsLog(tmp_path, after_step=2, report_to="none").write("train", 3, {"loss": 0.5})
+        assert path.read_bytes() == whole + b'{"kind": "train", "step": 3, "loss": 0.5}\n'
         assert "metrics.jsonl: 1 broken lines dropped, as a kill leaves one" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ from bertkit.errors import InputError
 from bertkit.train import run, runtime
 from bertkit.train.checkpoint import write_checkpoint
 from bertkit.train.loop import train
-from bertkit.train.run import fingerprint_of, one_batch, require_disk, state_at
+from bertkit.train.run import fingerprint_of, one_batch, require_disk, require_learned, state_at
 from bertkit.train.runtime import Runtime
 from bertkit.train.settings import FREE_ON_RESUME, TrainSettings
 from bertkit.train.state import TrainState, read_state
@@ -165,3 +165,69 @@ def test_the_machine_is_part_of_what_must_be_the_same(monkeypatch: pytest.Monkey
     found = fingerprint(TrainSettings(), runtime.start(TrainSettings()))
     assert (found["versions"], found["processes"], found["device"]) == ({"torch": "1"}, 1, "cpu")
     assert found["threads"] == torch.get_num_threads()
+
+
+# --- what a run that made nothing better is told ---------------------------------------------------------------------
+
+
+def judged(**values: Any) -> None:
+    job: Any = SimpleNamespace(
+        deciding_metric=values.pop("metric", "loss"),
+        higher_is_better=values.pop("higher", False),
+        settings=TrainSettings(learning_rate=0.5),
+    )
+    require_learned(job, TrainState(**{"step": 10, "best_score": 2.0, **values}))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"start_score": 2.0},
+        {"start_score": 1.95},  # less than chance
+        {"start_score": 0.5, "best_score": 0.6, "higher": True},
+        {"skipped_steps": 9},
+        {"first_loss": 1.0, "lowest_loss": 0.9, "later_lines": 20},
+        {"first_loss": 1.0, "lowest_loss": 1.1, "later_lines": 4},
+        {"step": 0, "best_score": None},
+    ],
+)
+def test_a_run_that_learned_something_or_says_too_little_is_fine(values: dict[str, Any]) -> None:
+    judged(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"skipped_steps": 10}, "not one of the 10 steps was made: no loss or gradient was finite"),
+        ({"start_score": 1.5}, "the held-out loss was 1.5000 before training and is 2.0000 at best after it"),
+        (
+            {"start_score": 0.7, "best_score": 0.5, "higher": True, "metric": "f1"},
+            "the held-out f1 was 0.7000 before training and is 0.5000 at best after it",
+        ),
+        (
+            {"first_loss": 0.7, "lowest_loss": 9.0, "later_lines": 5},
+            "the training loss never fell: 0.7000 at first, 9.0000 at best",
+        ),
+    ],
+)
+def test_a_run_that_made_nothing_better_is_an_error(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as problem:
+        judged(**values)
+    assert str(problem.value).startswith(f"--learning_rate: {said}; the model that this run leaves is worth nothing")
+    assert "  value: 0.5\n  what to do: start anew with a lower rate" in str(problem.value)
+
+
+def test_a_best_checkpoint_that_is_gone_is_replaced_by_the_one_gone_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = SavedRun(tmp_path)
+    saved.save(2, best=2)
+    later = saved.save(4, best=2)
+    assert state_at(later, FINGERPRINT, allow_inexact=False).best_step == 2
+    shutil.rmtree(later.with_name("step-2"))
+    state = state_at(later, FINGERPRINT, allow_inexact=False)
+    assert (state.best_step, state.best_score, state.evaluations_since_best) == (4, None, 0)
+    assert (
+        "warning: the best checkpoint, of step 2, is gone; the one of step 4 stands for it" in capsys.readouterr().err
+    )

@@ -13,7 +13,6 @@ from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
-from bertkit.tasks.task_settings import require_known
 
 SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
 
@@ -56,7 +55,6 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     from bertkit.tasks.opening import open_predictor
 
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
-    require_known(predictor.task.name, config.reading)
     examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, stopped, write_report
+from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed
 from bertkit.commands.several import Member, figures_of, make_all, write_summary
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
-from bertkit.options import ALLOW_BIN, argument, group, option, values_of, write_settings
+from bertkit.options import ALLOW_BIN, argument, group, option, values_of
 from bertkit.tasks.task_settings import TaskName, TaskSettings, require_known
 from bertkit.train.settings import TrainSettings, require_effect
 
@@ -25,13 +25,23 @@ DEFAULT_EPOCHS = 3.0  # where neither steps, epochs nor minutes are given
 # The rates and lengths with which BERT is fine-tuned: Devlin et al. 2019, appendix A.3.
 FINE_TUNING = {"learning_rate": 5e-5, "adam_beta2": 0.999, "save_total_limit": 1}
 
+HELPS = {
+    "max_steps": "optimizer updates in all; null: from num_train_epochs",
+    "num_train_epochs": f"passes over the training examples in all; null with no max_steps: {DEFAULT_EPOCHS:g}",
+    "max_minutes": "of pre-training alone: examples are few enough to count in epochs",
+    "eval_every": "steps between two evaluations; null: an epoch",
+    "early_stopping_patience": "end after so many evaluations in a row without a better one, which needs held-out "
+    "examples; null: never",
+    "seed": "seed of the new head, of order and dropout",
+}
+
 
 @dataclass(frozen=True)
 class Config:
     """The task, the model, the data, and the training."""
 
     task: TaskName = argument(help="sequence-classification, token-classification, multiple-choice, question-answering")
-    model_name_or_path: str = option(help="model to start from: a folder, or owner/name on the hub")
+    model_name_or_path: str = option(help="model to start from: a folder, or owner/name on the hub", fixed=True)
     train_file: str = option(help="labelled examples: paths, comma separated; globs; folders")
     output_dir: str = option(help="folder of the run (RUN); the finished model stands in it")
     validation_file: str | None = option(None, help="labelled examples that decide which checkpoint is best")
@@ -61,7 +71,7 @@ class Config:
         help="a run for each layer of the model (or of --layers), which stays as it is: how good the head is that "
         "reads it; given again, it goes on as --seeds does",
     )
-    training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING)
+    training: TrainSettings = group(TrainSettings, defaults=FINE_TUNING, helps=HELPS)
 
     def __post_init__(self) -> None:
         require_known(self.task, self.settings, self.reading)
@@ -126,54 +136,46 @@ def finetune(config: Config) -> dict[str, Any]:
         InputError: anything the user can mend; all of it before the first step.
         Stopped: a signal asked to; what was trained is saved.
     """
-    from bertkit.tasks.finetuning_data import DataFiles
-    from bertkit.tasks.finetuning_setup import BaseModel, open_run
+    from bertkit.tasks.example_files import DataFiles, read_parts
 
     directory = Path(config.output_dir)
     require_new_or_resumed(directory, resume_from=config.training.resume_from, base=config.model_name_or_path)
     config = replace(config, training=length_of_checkpoint(directory, config.training))
+    files = DataFiles(
+        config.train_file, config.validation_file, config.test_file, config.validation_split, config.split_seed
+    )
+    parts = read_parts(config.task, files, config.reading)
+
+    from bertkit.tasks.finetuning_setup import BaseModel, open_run  # torch, which takes seconds
+
+    base = BaseModel(
+        config.model_name_or_path,
+        config.allow_bin,
+        config.hidden_dropout_prob,
+        config.attention_probs_dropout_prob,
+        config.classifier_dropout,
+        config.freeze_layers,
+    )
     work = open_run(
         directory,
         task=config.task,
-        base=BaseModel(
-            config.model_name_or_path,
-            config.allow_bin,
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-            config.classifier_dropout,
-            config.freeze_layers,
-        ),
-        files=DataFiles(
-            config.train_file, config.validation_file, config.test_file, config.validation_split, config.split_seed
-        ),
+        base=base,
+        parts=parts,
         reading=config.reading,
         settings=config.settings,
         training=config.training,
     )
     with work.runtime.answering():
-        return _carry_out(config, work)
+        given, config = values_of(config), _with_length(config, work)
+        return carry_out(work, config, config.training, of_the_run=_settings_of_the_run(config, work), given=given)
 
 
-def _carry_out(config: Config, work: "FineTuningRun") -> dict[str, Any]:
-    from bertkit.train.loop import train
-    from bertkit.train.record import GIVEN, update_run
-
-    given, config = values_of(config), _with_length(config, work)
-    settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
+def _settings_of_the_run(config: Config, work: "FineTuningRun") -> dict[str, Any]:
+    """What must be the same for a resumed run to equal one that was never stopped, besides the model and the data."""
     weights = None if work.class_weights is None else work.class_weights.tolist()
-    settings |= {"classifier_dropout": config.classifier_dropout, "freeze_layers": config.freeze_layers}
-    settings |= {"weights_of_classes": weights}
-    job, state = work.start(config.training, settings=settings, record=values_of(config))
-    if config.training.resume_from is None and work.runtime.is_first:
-        write_settings(config, work.directory)
-        update_run(work.directory, {GIVEN: given})
-    train(job, state)
-    if signal_number := work.runtime.asked_to_stop():
-        raise stopped(signal_number, step=state.step, max_steps=job.max_steps)
-    results = work.finish(job, state)
-    if work.runtime.is_first:
-        write_report(work.directory)
-    return results
+    own = {"classifier_dropout": config.classifier_dropout, "freeze_layers": config.freeze_layers}
+    settings = {**values_of(config.reading), **values_of(config.settings), **values_of(config.training)}
+    return {**settings, **own, "weights_of_classes": weights}
 
 
 def _with_length(config: Config, work: "FineTuningRun") -> Config:

@@ -15,7 +15,7 @@ from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
-from bertkit.tasks.task_settings import require_known
+from bertkit.tasks.task_settings import QUESTIONS, require_known
 
 FORMATS = (".jsonl", ".tsv", ".json")
 
@@ -51,20 +51,22 @@ class Config:
 def run(config: Config) -> None:
     """Answer the file and say what was not seen of it."""
     from bertkit.data.examples.reading import ExampleReport
+    from bertkit.tasks.example_files import read_examples
     from bertkit.tasks.opening import open_predictor
 
     path = Path(config.output_file)
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
-    require_known(predictor.task.name, config.reading)
-    if path.suffix == ".json" and predictor.task.name != "question-answering":
+    name, reading = predictor.task.name, config.reading
+    if path.suffix == ".json" and name != QUESTIONS:
         raise InputError(
             "is the format of answers to questions",
             field="--output_file",
             value=config.output_file,
             remedy="use .jsonl",
         )
-    report = ExampleReport(config.reading.on_bad)
-    examples = predictor.task.read(config.input_file, config.reading, report, labelled=False, flag="--input_file")
+    require_known(name, reading)
+    report = ExampleReport(reading.on_bad)
+    examples = read_examples(name, config.input_file, reading, report, labelled=False, flag="--input_file")
     report.say()
     with Progress("answering", total=len(examples), unit="examples") as progress:
         answers = _counted(predictor.answers(examples), progress)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.commands.running import length_of_checkpoint, require_new_or_resumed, stopped, write_report
+from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.preparation import PreparationSettings
 from bertkit.errors import InputError
 from bertkit.files import sha256_of_file
-from bertkit.options import ALLOW_BIN, group, option, values_of, write_settings
+from bertkit.options import ALLOW_BIN, group, option, values_of
 from bertkit.tasks.recipes import (
     DEFAULT_RECIPE,
     MASKING_OF_DEFAULT_RECIPE,
@@ -52,15 +52,18 @@ class Config:
     do_lower_case: bool | None = option(None, help="lower-case --input_file; null: as the tokenizer's files say")
     preparation: PreparationSettings = group(PreparationSettings)
     model_size: str = option(
-        "tiny", help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size"
+        "tiny", help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size", fixed=True
     )
     model_name_or_path: str | None = option(
-        None, help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model"
+        None,
+        help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model",
+        fixed=True,
     )
     allow_bin: bool = option(False, help=ALLOW_BIN)
     recipe: Recipe = option(
         DEFAULT_RECIPE,
         presets=RECIPES,
+        fixed=True,
         help="values of settings that are not given: muon (learns most in little time), or bert (as BERT was trained: "
         "AdamW, dropout 0.1, 256 rows)",
     )
@@ -158,8 +161,6 @@ def pretrain(config: Config) -> dict[str, Any]:
         InputError: anything the user can mend; all of it before the first step.
         Stopped: a signal asked to; what was trained is saved.
     """
-    from bertkit.train.loop import train
-
     require_new_or_resumed(
         Path(config.output_dir), resume_from=config.training.resume_from, base=config.model_name_or_path
     )
@@ -168,18 +169,8 @@ def pretrain(config: Config) -> dict[str, Any]:
         say(in_words(config.recipe, values_of(config)))
     work = open_work(config)
     with work.runtime.answering():
-        config = _with_length(config, work)
-        job, state = work.start(config.training, settings=_settings_of_the_run(config), record=values_of(config))
-        # What repeats the run is what began it: a resume may leave out what its checkpoint knows (the model, say).
-        if config.training.resume_from is None and work.runtime.is_first:
-            write_settings(config, work.directory)
-        train(job, state)
-        if signal_number := work.runtime.asked_to_stop():
-            raise stopped(signal_number, step=state.step, max_steps=job.max_steps)
-        results = work.finish(job, state)
-    if work.runtime.is_first:
-        write_report(work.directory)
-    return results
+        given, config = values_of(config), _with_length(config, work)
+        return carry_out(work, config, config.training, of_the_run=_settings_of_the_run(config), given=given)
 
 
 def _rehearsed(config: Config) -> list[tuple[str, str]]:

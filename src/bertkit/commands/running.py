@@ -1,15 +1,23 @@
-"""What `pretrain` and `finetune` do alike around a run: a new folder or a resumed one, its length, its report.
+"""What `pretrain` and `finetune` do alike around a run: a new folder or a resumed one, its length, training, its files.
 
 In: a run's folder and settings.  Out: settings that are fixed; report.html.  Next: ../train/loop.py
 """
 
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bertkit.console import say
 from bertkit.errors import InputError, Stopped
-from bertkit.options import SETTINGS_FILE
+from bertkit.options import SETTINGS_FILE, values_of, write_values
 from bertkit.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from bertkit.train.loop import Job
+    from bertkit.train.runtime import Runtime
+    from bertkit.train.state import TrainState
 
 
 def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: str | None) -> None:
@@ -79,6 +87,75 @@ def length_of_checkpoint(directory: Path, training: TrainSettings) -> TrainSetti
     )
 
 
+class Run(Protocol):
+    """What is carried out: a run of any kind, opened."""
+
+    directory: Path
+    runtime: "Runtime"
+
+    def start(
+        self, training: TrainSettings, *, settings: Mapping[str, Any], record: Mapping[str, Any]
+    ) -> "tuple[Job, TrainState]":
+        """Return the job and where it starts."""
+        ...
+
+    def finish(self, job: "Job", state: "TrainState") -> dict[str, Any]:
+        """Put the best model into the run's folder and return its results."""
+        ...
+
+
+def carry_out(
+    work: Run, config: Any, training: TrainSettings, *, of_the_run: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Train a run from where it stands to its end, write all its files, and return its results.
+
+    config, training: with the length of the run fixed; given: all settings as they were before that.
+    of_the_run: what a resume must have alike.
+
+    Raises:
+        InputError: anything the user can mend before the first step, what training raises, or that nothing was learned.
+        Stopped: a signal asked to; what was trained is saved.
+    """
+    from bertkit.train.loop import train
+    from bertkit.train.record import GIVEN, update_run
+    from bertkit.train.run import require_learned
+
+    job, state = work.start(training, settings=of_the_run, record=values_of(config))
+    with closing(job.log):
+        if work.runtime.is_first:
+            _keep_settings(config, work.directory, training=training, of_the_run=of_the_run)
+            if training.resume_from is None:
+                update_run(work.directory, {GIVEN: dict(given)})
+        train(job, state)
+        if signal_number := work.runtime.asked_to_stop():
+            raise _stopped(signal_number, step=state.step, max_steps=job.max_steps)
+        results = work.finish(job, state)
+    if work.runtime.is_first:
+        write_report(work.directory)
+    require_learned(job, state)
+    return results
+
+
+def _keep_settings(config: Any, directory: Path, *, training: TrainSettings, of_the_run: Mapping[str, Any]) -> None:
+    """Write settings.yaml, which repeats the run: as it began, or as an inexact resume has changed it.
+
+    of_the_run: what a resume must have alike; only of these does an inexact one change any.
+    """
+    values = values_of(config)
+    path = directory / SETTINGS_FILE
+    if training.resume_from is not None:
+        if not training.allow_inexact:
+            return
+        import yaml
+
+        before = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else values
+        values = {**before, **{name: value for name, value in values.items() if name in of_the_run}}
+    values |= {"resume_from": None, "allow_inexact": False}
+    if values.get("data_dir") is not None and "://" not in values["data_dir"]:
+        values["data_dir"] = str(Path(values["data_dir"]).absolute())  # so that a resume finds it from any folder
+    write_values(values, directory)
+
+
 def write_report(directory: Path) -> None:
     """Write RUN/report.html, or say how to get it."""
     from bertkit.report.page import plotly_is_installed
@@ -90,7 +167,7 @@ def write_report(directory: Path) -> None:
         say('no report.html was written: pip install "bertkit[report]", then bertkit report ' + str(directory))
 
 
-def stopped(signal_number: int, *, step: int, max_steps: int) -> Stopped:
+def _stopped(signal_number: int, *, step: int, max_steps: int) -> Stopped:
     """Return what ends a run that a signal asked to stop, with the way on."""
     way_on = "go on by --resume_from last" if step else "nothing was trained yet: start it again"
     return Stopped(signal_number, f"stopped after step {step:,} of {max_steps:,}; {way_on}")

@@ -62,3 +62,16 @@ def micro_batches(lengths: NDArray[np.int64], *, micro_batch_tokens: int, num_ra
         for rank, micro_batch in enumerate(dealt if turn // num_ranks % 2 == 0 else reversed(dealt)):
             ranks[rank].append(micro_batch)
     return ranks
+
+
+def largest_shape(length: int, *, micro_batch_tokens: int, batch_size: int) -> tuple[int, int]:
+    """Return (rows, tokens of each) of the micro-batch with most tokens, where rows have up to `length` tokens.
+
+    >>> largest_shape(512, micro_batch_tokens=1000, batch_size=32)  # 2 · 500 is more than 1 · 512
+    (2, 500)
+    """
+    full = max(1, micro_batch_tokens // length)
+    if full >= batch_size:
+        return batch_size, length
+    shorter = full + 1, micro_batch_tokens // (full + 1)
+    return max((full, length), shorter, key=lambda shape: shape[0] * shape[1])

@@ -17,6 +17,7 @@ from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.importance import Importance, importance, masked_lm_losses
 from bertkit.pipelines.batches import cut_by_length, require_length, require_short
+from bertkit.tasks.finetuning import padded_lengths
 from bertkit.tasks.predicting import Predictor
 from bertkit.text.tokenizer import Tokenizer, with_special_tokens
 
@@ -42,7 +43,7 @@ def importance_in_task(predictor: Predictor, examples: Sequence[Any], *, seen: S
     pad_id = predictor.tokenizer.vocabulary.pad_id
 
     def batches() -> Iterator[Batch]:
-        lengths = [task.length(feature) for feature in features]
+        lengths = padded_lengths([task.lengths(feature) for feature in features]).tolist()
         for places in cut_by_length(lengths, batch_tokens=BATCH_TOKENS):
             yield task.collate([features[place] for place in places], pad_id=pad_id, task=config)
             seen(len(places))

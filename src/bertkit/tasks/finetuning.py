@@ -44,12 +44,6 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
         """Return which of `metrics` says what is best, and whether more of it is better."""
         ...
 
-    def read(
-        self, paths: str | None, settings: ReadingSettings, report: ExampleReport, *, labelled: bool, flag: str
-    ) -> list[Example]:
-        """Return the examples of files; `labelled`: whether they must have labels."""
-        ...
-
     def resolve(
         self, splits: Mapping[str, Sequence[Example]], settings: ReadingSettings, report: ExampleReport
     ) -> tuple[dict[str, list[Example]], TaskConfig, Knowledge]:
@@ -75,8 +69,8 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
         """Return the rows of the examples, in order."""
         ...
 
-    def length(self, feature: Feature) -> int:
-        """Return the tokens of a feature, all its rows counted."""
+    def lengths(self, feature: Feature) -> list[int]:
+        """Return the tokens of each row that a feature gives the encoder; most tasks have one."""
         ...
 
     def collate(self, features: Sequence[Feature], *, pad_id: int, task: TaskConfig) -> Batch:
@@ -150,6 +144,18 @@ def inputs_of(batch: Batch) -> Batch:
     return {name: tensor for name, tensor in batch.items() if name not in LABELS}
 
 
+def padded_lengths(lengths: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Return (features,) the most tokens that each takes beside any others no longer, padding counted.
+
+    lengths: of the rows of each; one that has fewer of them than another is filled up with more of its own.
+
+    >>> padded_lengths([[5, 3], [4], [2, 2, 2]]).tolist()
+    [15, 12, 6]
+    """
+    most = max(map(len, lengths), default=1)
+    return np.array([most * max(each) for each in lengths], dtype=np.int64)
+
+
 def no_gradient_scores(
     task: FineTuningTask[Example, Feature, Answer],
     model: TaskModel,
@@ -162,10 +168,11 @@ def no_gradient_scores(
 ) -> Iterator[tuple[list[int], Outputs]]:
     """Yield (places, scores) batch by batch, features of like length together; dropout is off."""
     model.eval()
-    order = sorted(range(len(features)), key=lambda place: task.length(features[place]), reverse=True)
+    lengths = padded_lengths([task.lengths(feature) for feature in features])
+    order = np.argsort(-lengths, kind="stable").tolist()
     start = 0
     while start < len(order):
-        rows = max(1, micro_batch_tokens // max(1, task.length(features[order[start]])))
+        rows = max(1, micro_batch_tokens // max(1, int(lengths[order[start]])))
         places = order[start : start + rows]
         start += rows
         here = [features[place] for place in places]

@@ -1,6 +1,6 @@
-"""The labelled data of a fine-tuning run: its parts read, checked against each other, turned into features.
+"""The labelled data of a fine-tuning run: its parts checked against each other, turned into features.
 
-In: paths, settings, a task.  Out: TaskData, everything wrong with it said before the first step.
+In: ReadParts, settings, a task.  Out: TaskData, everything wrong with it said before the first step.
 Next: finetuning_run.py
 """
 
@@ -11,26 +11,15 @@ from typing import Any
 
 from bertkit.console import say, table, warn
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
-from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
+from bertkit.data.examples.splits import warn_of_leaks, warn_of_repeats
 from bertkit.data.features import CoverageReport
-from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import ReadParts
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
 from bertkit.text.tokenizer import Tokenizer
 
 PARTS = ("train", "validation", "test")
-
-
-@dataclass(frozen=True)
-class DataFiles:
-    """Where the labelled data lies."""
-
-    train: str
-    validation: str | None
-    test: str | None
-    validation_split: float | None = None  # share of the training part that becomes the validation part
-    split_seed: int = 0  # which of them
 
 
 @dataclass
@@ -50,33 +39,14 @@ class TaskData:
         return next((part for part in ("validation", "test") if part in self.examples), None)
 
 
-def read_data(task: FineTuningTask[Any, Any, Any], files: DataFiles, settings: ReadingSettings) -> TaskData:
+def agree_on(task: FineTuningTask[Any, Any, Any], parts: ReadParts, settings: ReadingSettings) -> TaskData:
     """Return the parts with their labels agreed on, and say what was read, changed, dropped, shared and repeated.
 
     Raises:
-        InputErrors: what is wrong with the files, all of it.
+        InputErrors: labels that do not fit the task.
     """
-    report = ExampleReport(settings.on_bad)
-    paths = {"train": files.train, "validation": files.validation, "test": files.test}
-    read: dict[str, list[Any]] = {}
-    problems: list[InputError] = []
-    for part, path in paths.items():
-        if path is not None:
-            try:
-                read[part] = task.read(path, settings, report, labelled=True, flag=f"--{part}_file")
-            except InputErrors as several:
-                problems += several.problems
-            except InputError as problem:
-                problems.append(problem)
-    if problems:  # those that the report counts, and what kept a file from being opened
-        others = [problem for problem in problems if not any(problem is known for known in report.problems)]
-        raise InputErrors([*others, *report.problems], total=report.num_problems + len(others))
-    if files.validation_split is not None:
-        read["train"], read["validation"] = split_validation(
-            read["train"], fraction=files.validation_split, seed=files.split_seed
-        )
-        report.note(f"{len(read['validation']):,} of the training examples are kept for validation")
-    examples, config, knowledge = task.resolve(read, settings, report)
+    report = parts.report
+    examples, config, knowledge = task.resolve(parts.examples, settings, report)
     warn_of_leaks(examples, report)
     warn_of_repeats(examples, report)
     report.say()

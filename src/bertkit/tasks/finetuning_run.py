@@ -31,7 +31,7 @@ from bertkit.tasks.task_settings import Knowledge, TaskSettings
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint
-from bertkit.train.log import MetricsLog
+from bertkit.train.log import MetricsLog, closed_on_failure
 from bertkit.train.loop import Job, Log
 from bertkit.train.record import environment, update_run, write_results
 from bertkit.train.run import Task, facts_at_the_end, fingerprint_of, make_job, put_back, require_disk, state_at
@@ -132,18 +132,18 @@ class FineTuningRun:
         log = MetricsLog(
             self.directory, after_step=state.step, report_to=training.report_to, writes=self.runtime.is_first
         )
-        job = self.job(training, log=log, fingerprint=fingerprint)
-        require_disk(job, self.directory)
-        say(
-            f"{self.task.name}: {sum(p.numel() for p in self.model.parameters()):,} parameters; {training.optimizer}, "
-            f"{training.max_steps:,} steps of {training.batch_size} rows on {self.runtime.device}"
-        )
-        trial.try_longest_batch(job)
-        if self.checkpoint is not None:
-            put_back(self.checkpoint, job, state)
-        elif self.runtime.is_first:
-            facts = {"settings": dict(record), "seed": training.seed, "data": data["data"], "base": self.base}
-            update_run(self.directory, {**environment(), **self.runtime.description(), **facts})
+        with closed_on_failure(log):
+            job = self.job(training, log=log, fingerprint=fingerprint)
+            require_disk(job, self.directory)
+            parameters = sum(parameter.numel() for parameter in self.model.parameters())
+            steps = f"{training.max_steps:,} steps of {training.batch_size} rows on {self.runtime.device}"
+            say(f"{self.task.name}: {parameters:,} parameters; {training.optimizer}, {steps}")
+            trial.try_longest_batch(job)
+            if self.checkpoint is not None:
+                put_back(self.checkpoint, job, state)
+            elif self.runtime.is_first:
+                facts = {"settings": dict(record), "seed": training.seed, "data": data["data"], "base": self.base}
+                update_run(self.directory, {**environment(), **self.runtime.description(), **facts})
         return job, state
 
     def _hash_of_data(self) -> str:
@@ -201,7 +201,6 @@ class FineTuningRun:
             coverage = {part: dict(report.rows()) for part, report in self.data.coverage.items()}
             update_run(self.directory, {**facts_at_the_end(state), "coverage": coverage})
             write_results(self.directory, results)  # last: a run that has them is finished
-        job.log.close()
         self.runtime.wait_for_all()  # until the first process has written
         return results
 

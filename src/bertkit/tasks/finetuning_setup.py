@@ -1,6 +1,6 @@
-"""A fine-tuning run opened: its data read, its model loaded with the head that the data needs, its folder made.
+"""A fine-tuning run opened: its data agreed on, its model loaded with the head that the data needs, its folder made.
 
-In: paths, settings, a model folder.  Out: a FineTuningRun.  Next: finetuning_run.py
+In: ReadParts, settings, a model folder.  Out: a FineTuningRun.  Next: finetuning_run.py
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +20,9 @@ from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
 from bertkit.model.task_config import TaskConfig, mix_from_json
 from bertkit.tasks.class_weights import weights_of_classes
+from bertkit.tasks.example_files import ReadParts
 from bertkit.tasks.finetuning import FineTuningTask
-from bertkit.tasks.finetuning_data import DataFiles, TaskData, build_features, label_counts, read_data
+from bertkit.tasks.finetuning_data import TaskData, agree_on, build_features, label_counts
 from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
@@ -52,18 +53,18 @@ def open_run(
     *,
     task: str,
     base: BaseModel,
-    files: DataFiles,
+    parts: ReadParts,
     reading: ReadingSettings,
     settings: TaskSettings,
     training: TrainSettings,
 ) -> FineTuningRun:
-    """Return the run with its data read and its model loaded; the folder is made.
+    """Return the run with its labels agreed on and its model loaded; the folder is made.
 
     Raises:
         InputError: data with anything wrong in it, a model that does not fit, no such checkpoint.
     """
     chosen = task_named(task)
-    data = read_data(chosen, files, reading)
+    data = agree_on(chosen, parts, reading)
     weights = _class_weights(chosen, data, settings)
     runtime = runtimes.start(training)
     checkpoint = None

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertkit.data.collate import Batch
-from bertkit.data.order import global_batch, micro_batches, steps_in_epoch
+from bertkit.data.order import global_batch, largest_shape, micro_batches, steps_in_epoch
 from bertkit.model.architectures import TaskModel
 from bertkit.model.costs import training_flops
-from bertkit.tasks.finetuning import FineTuningTask, task_config_of
+from bertkit.tasks.finetuning import FineTuningTask, padded_lengths, task_config_of
 from bertkit.train.feed import StepBatches
 from bertkit.train.loop import LossSums
 
@@ -70,7 +71,11 @@ class FeatureSource:
     num_ranks: int = 1
 
     def __post_init__(self) -> None:
-        self._lengths = np.array([self.task.length(feature) for feature in self.features], dtype=np.int64)
+        lengths = [self.task.lengths(feature) for feature in self.features]
+        self._lengths = padded_lengths(lengths)  # (features,), as the other arrays of a number for each feature
+        self._tokens = np.array([sum(each) for each in lengths], dtype=np.int64)
+        self._widths = np.array([max(each) for each in lengths], dtype=np.int64)
+        self._rows_of_each = np.array([len(each) for each in lengths], dtype=np.int64)
         self._config, self._shape = task_config_of(self.model), self.model.config
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,23 +92,29 @@ class FeatureSource:
         rows = self._rows(step)
         ranks = micro_batches(self._lengths[rows], micro_batch_tokens=self.micro_batch_tokens, num_ranks=self.num_ranks)
         batches = [self._collate(rows[cut.rows]) for cut in ranks[self.rank]]
-        widths = [self._lengths[rows[cut.rows]] for cuts in ranks for cut in cuts if len(cut.rows)]
-        slots = sum(len(width) * int(width.max()) for width in widths)
-        squares = sum(len(width) * int(width.max()) ** 2 for width in widths)
+        places = [rows[cut.rows] for cuts in ranks for cut in cuts if len(cut.rows)]
+        shapes = [(len(here) * int(self._rows_of_each[here].max()), int(self._widths[here].max())) for here in places]
+        slots = sum(number * width for number, width in shapes)
+        squares = sum(number * width**2 for number, width in shapes)
         return StepBatches(
             batches,
             [cut.number for cut in ranks[self.rank]],
             self.task.weights([self.features[row] for row in rows], self.class_weights),
-            tokens=int(self._lengths[rows].sum()),
+            tokens=int(self._tokens[rows].sum()),
             slots=slots,
             flops=training_flops(self._shape, tokens=slots, squares=squares, targets=0, pairs=0),
         )
 
     def longest(self) -> Batch:
-        """Return the longest features there are, as many as go into one micro-batch."""
+        """Return the largest micro-batch that these features can make, with a mask, as padded ones take more."""
         order = np.argsort(-self._lengths, kind="stable")
-        rows = max(1, self.micro_batch_tokens // int(self._lengths[order[0]]))
-        return self._collate(order[:rows])
+        longest = int(self._lengths[order[0]])
+        budget = {"micro_batch_tokens": self.micro_batch_tokens, "batch_size": self.batch_size}
+        rows, length = largest_shape(longest, **budget)
+        fitting = order[self._lengths[order] <= length][:rows]  # the shape may be one of more and shorter rows
+        full = order[: min(self.batch_size, max(1, self.micro_batch_tokens // longest))]
+        batch = self._collate(max((fitting, full), key=lambda places: int(self._lengths[places].sum())))
+        return {"attention_mask": torch.ones_like(batch["input_ids"], dtype=torch.bool), **batch}
 
     def describe(self, step: int) -> str:
         """Return which examples a step has, in words."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.data.collate import Batch, padded
-from bertkit.data.examples.choices import read_choice_examples
 from bertkit.data.examples.example import ChoiceExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
@@ -47,12 +46,6 @@ class MultipleChoice:
         """Accuracy."""
         return "accuracy", True
 
-    def read(
-        self, paths: str | None, settings: ReadingSettings, report: ExampleReport, *, labelled: bool, flag: str
-    ) -> list[ChoiceExample]:
-        """See `data/examples/choices.py`."""
-        return read_choice_examples(paths, settings, report, labelled=labelled, flag=flag)
-
     def resolve(
         self, splits: Mapping[str, Sequence[ChoiceExample]], settings: ReadingSettings, report: ExampleReport
     ) -> tuple[dict[str, list[ChoiceExample]], TaskConfig, Knowledge]:
@@ -79,9 +72,9 @@ class MultipleChoice:
         max_seq_length = length_of_rows(settings)
         return build_choice_features(examples, tokenizer, max_seq_length=max_seq_length, coverage=coverage)
 
-    def length(self, feature: ChoiceFeatures) -> int:
-        """Return the tokens of all choices, padding between them counted."""
-        return len(feature.input_ids) * max(map(len, feature.input_ids))
+    def lengths(self, feature: ChoiceFeatures) -> list[int]:
+        """Return the tokens of the row of each choice."""
+        return list(map(len, feature.input_ids))
 
     def collate(self, features: Sequence[ChoiceFeatures], *, pad_id: int, task: TaskConfig) -> Batch:
         """Return (batch, choices, seq) rows, `choice_mask` where their numbers differ, and `labels` (batch,) int64."""

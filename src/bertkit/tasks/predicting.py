@@ -13,8 +13,9 @@ from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
 from bertkit.model.task_config import TaskConfig
+from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.finetuning import FineTuningTask, Outputs, no_gradient_scores, task_config_of
-from bertkit.tasks.task_settings import Knowledge, TaskSettings
+from bertkit.tasks.task_settings import Knowledge, TaskSettings, require_known
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.runtime import Runtime
 
@@ -48,8 +49,9 @@ class Predictor:
         Raises:
             InputError: anything wrong with the data; labels that the model does not have.
         """
+        require_known(self.task.name, reading)
         report = ExampleReport(reading.on_bad)
-        examples = self.task.read(paths, reading, report, labelled=True, flag=flag)
+        examples = read_examples(self.task.name, paths, reading, report, labelled=True, flag=flag)
         examples = self.task.check(examples, self.config, reading, report)
         report.say()
         return examples

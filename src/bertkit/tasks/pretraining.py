@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from bertkit.data.batches import build_global_batch
 from bertkit.data.masking import MaskingSettings
-from bertkit.data.order import global_batch, steps_in_epoch
+from bertkit.data.order import global_batch, largest_shape, steps_in_epoch
 from bertkit.data.pairs import PairSettings, PairTable, build_pairs
 from bertkit.data.selection import Phrases
 from bertkit.data.store import Store
@@ -153,7 +153,7 @@ class PretrainingSource:
     def longest(self) -> dict[str, Tensor]:
         """Return the largest micro-batch there can be: as many rows of the full length as go into one, or one more."""
         length = max([phase.max_seq_length for phase in self.phases] or [self.pairs.max_seq_length])
-        rows, length = _largest_shape(length, micro_batch_tokens=self.micro_batch_tokens, batch_size=self.batch_size)
+        rows, length = largest_shape(length, micro_batch_tokens=self.micro_batch_tokens, batch_size=self.batch_size)
         rate = max(self.masking.at(share).mlm_probability for share in (0.0, 1.0))
         targets = torch.arange(0, rows * length, max(1, int(1 / rate)))
         batch = {
@@ -224,19 +224,6 @@ class PretrainingSource:
             self._epoch_of(starts[-1], 0)
         start, end = starts[whole], starts[known]
         return max(1, start + int(np.ceil((epochs - whole) * (end - start))))
-
-
-def _largest_shape(length: int, *, micro_batch_tokens: int, batch_size: int) -> tuple[int, int]:
-    """Rows and tokens of each, of the micro-batch with most tokens.
-
-    >>> _largest_shape(512, micro_batch_tokens=1000, batch_size=32)  # 2 · 500 is more than 1 · 512
-    (2, 500)
-    """
-    full = max(1, micro_batch_tokens // length)
-    if full >= batch_size:
-        return batch_size, length
-    shorter = full + 1, micro_batch_tokens // (full + 1)
-    return max((full, length), shorter, key=lambda shape: shape[0] * shape[1])
 
 
 def _epoch_key(phase: int, epoch: int) -> int:

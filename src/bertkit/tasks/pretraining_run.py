@@ -31,7 +31,7 @@ from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint
-from bertkit.train.log import MetricsLog
+from bertkit.train.log import MetricsLog, closed_on_failure
 from bertkit.train.loop import Job, Log
 from bertkit.train.record import environment, update_run, write_results
 from bertkit.train.run import Task, facts_at_the_end, fingerprint_of, make_job, put_back, require_disk, state_at
@@ -150,22 +150,23 @@ class PretrainingRun:
         log = MetricsLog(
             self.directory, after_step=state.step, report_to=training.report_to, writes=self.runtime.is_first
         )
-        self.source.max_steps = training.max_steps
-        job = self.job(training, source=self.source, model=self.model, log=log, fingerprint=fingerprint)
-        require_disk(job, self.directory)
-        diagnosis.announce(self.parts, self.source, training, self.model, device=self.runtime.device)
-        trial.try_longest_batch(job)
-        if self.checkpoint is None:
-            if self.runtime.is_first:
-                self._record(training, record, store_key)
-            diagnosis.check_first_losses(
-                job.evaluate(0), vocab_size=self.model.config.vocab_size, is_new=self.is_new_model
-            )
-        else:
-            self.source.epoch_starts = [list(starts) for starts in state.source.get("epoch_starts", [])] or (
-                self.source.epoch_starts
-            )
-            put_back(self.checkpoint, job, state)
+        with closed_on_failure(log):
+            self.source.max_steps = training.max_steps
+            job = self.job(training, source=self.source, model=self.model, log=log, fingerprint=fingerprint)
+            require_disk(job, self.directory)
+            diagnosis.announce(self.parts, self.source, training, self.model, device=self.runtime.device)
+            trial.try_longest_batch(job)
+            if self.checkpoint is None:
+                if self.runtime.is_first:
+                    self._record(training, record, store_key)
+                first = job.evaluate(0)
+                state.start_score = first[job.deciding_metric]
+                diagnosis.check_first_losses(first, vocab_size=self.model.config.vocab_size, is_new=self.is_new_model)
+            else:
+                self.source.epoch_starts = [list(starts) for starts in state.source.get("epoch_starts", [])] or (
+                    self.source.epoch_starts
+                )
+                put_back(self.checkpoint, job, state)
         return job, state
 
     def evaluate(self, module: nn.Module, step: int, log: Log) -> dict[str, float]:
@@ -218,7 +219,6 @@ class PretrainingRun:
             for name, content in self.files(model, job.settings, results=google_names(found.metrics)).items():
                 write_atomically(self.directory / name, content)
             update_run(self.directory, facts_at_the_end(state))
-        job.log.close()
         self.runtime.wait_for_all()  # until the first process has written
         return results
 

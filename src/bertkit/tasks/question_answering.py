@@ -15,7 +15,7 @@ from torch import Tensor
 from bertkit.data.answers import QuestionAnswer, SearchSettings, best_threshold, decode_answers
 from bertkit.data.collate import Batch, padded
 from bertkit.data.examples.example import QuestionExample
-from bertkit.data.examples.questions import has_unanswerable, read_question_examples
+from bertkit.data.examples.questions import has_unanswerable
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.data.question_features import QuestionFeatures, WindowSettings, build_question_features
@@ -42,12 +42,6 @@ class QuestionAnswering:
     def best_by(self, task: TaskConfig) -> tuple[str, bool]:
         """F1."""
         return "f1", True
-
-    def read(
-        self, paths: str | None, settings: ReadingSettings, report: ExampleReport, *, labelled: bool, flag: str
-    ) -> list[QuestionExample]:
-        """See `data/examples/questions.py`."""
-        return read_question_examples(paths, settings, report, labelled=labelled, flag=flag)
 
     def resolve(
         self, splits: Mapping[str, Sequence[QuestionExample]], settings: ReadingSettings, report: ExampleReport
@@ -85,9 +79,9 @@ class QuestionAnswering:
             examples, tokenizer, settings=windows, unanswerable=knowledge.unanswerable, coverage=coverage
         )
 
-    def length(self, feature: QuestionFeatures) -> int:
+    def lengths(self, feature: QuestionFeatures) -> list[int]:
         """Return the tokens of the window."""
-        return len(feature.input_ids)
+        return [len(feature.input_ids)]
 
     def collate(self, features: Sequence[QuestionFeatures], *, pad_id: int, task: TaskConfig) -> Batch:
         """Return the windows, and `positions`: (batch, 2) int64, the answer's first and last token or IGNORE_INDEX."""

@@ -22,7 +22,7 @@ from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TRAINING, TrainState
 
 VERIFIED_STEPS, STOP_AT = 20, 10
-OVERFIT_STEPS = 200
+OVERFIT_STEPS, SHOWN_STEPS = 200, (1, 20, 50, 100)
 # Of the first loss: what is left after 200 steps on one batch of 32 rows is 0.01 to 0.1 for models that can learn.
 OVERFITTED = 0.25
 OpenRun = Callable[[Path, TrainSettings], PretrainingRun]
@@ -58,19 +58,20 @@ def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: floa
 
 
 def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[str, Any]) -> Rows:
-    """Train on the first batch again and again and return its losses; masks stay, dropout is as set.
+    """Train on the first batch again and again, max_steps times (200), and return its losses; dropout is as set.
 
     Raises:
         InputError: the loss does not fall as it does for a model that can learn.
         Stopped: a signal came.
     """
+    steps = training.max_steps or OVERFIT_STEPS
     training = replace(
         training,
-        max_steps=OVERFIT_STEPS,
+        max_steps=steps,
         max_minutes=None,
         num_train_epochs=None,
-        eval_every=OVERFIT_STEPS + 1,
-        save_every=OVERFIT_STEPS + 1,
+        eval_every=steps + 1,
+        save_every=steps + 1,
         log_every=1,
         lr_scheduler_type="constant",
         report_to="none",
@@ -80,13 +81,14 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
     losses: list[float] = []
     _train(replace(job, log=_Losses(losses)), state)
     first, last = losses[0], min(losses[-10:])
-    rows = [(f"loss after {step} steps", f"{losses[step - 1]:.4f}") for step in (1, 20, 50, 100, OVERFIT_STEPS)]
+    rows = [(f"loss after {step} steps", f"{losses[step - 1]:.4f}") for step in SHOWN_STEPS if step < steps]
+    rows.append((f"loss after {steps} steps", f"{losses[-1]:.4f}"))
     if last > OVERFITTED * first:
         raise InputError(
-            f"the loss of one batch only fell from {first:.3f} to {last:.3f} in {OVERFIT_STEPS} steps",
+            f"the loss of one batch only fell from {first:.3f} to {last:.3f} in {steps} steps",
             expected=f"below {OVERFITTED * first:.3f}: a model that learns knows one batch by heart",
-            remedy="raise --learning_rate if it fell evenly, lower it if it jumped; set the dropouts to 0; look at the "
-            "rows by `bertkit inspect data STORE --show 3`",
+            remedy="raise --learning_rate (or --max_steps) if it fell evenly, lower it if it jumped; set the dropouts "
+            "to 0; look at the rows by `bertkit inspect data STORE --show 3`",
         )
     return rows
 

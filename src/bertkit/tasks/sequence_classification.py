@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertkit.data.collate import Batch, padded
-from bertkit.data.examples import classification
 from bertkit.data.examples.example import TextExample
 from bertkit.data.examples.labels import LabelMap, only_known, resolve_labels
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
@@ -61,12 +60,6 @@ class SequenceClassification:
         names = {"single_label_classification": "accuracy", "multi_label_classification": "micro_f1"}
         return names.get(task.problem_type, "pearson"), True
 
-    def read(
-        self, paths: str | None, settings: ReadingSettings, report: ExampleReport, *, labelled: bool, flag: str
-    ) -> list[TextExample]:
-        """See `data/examples/classification.py`."""
-        return classification.read_text_examples(paths, settings, report, labelled=labelled, flag=flag)
-
     def resolve(
         self, splits: Mapping[str, Sequence[TextExample]], settings: ReadingSettings, report: ExampleReport
     ) -> tuple[dict[str, list[TextExample]], TaskConfig, Knowledge]:
@@ -110,9 +103,9 @@ class SequenceClassification:
             stride=settings.stride,
         )
 
-    def length(self, feature: TextFeatures) -> int:
+    def lengths(self, feature: TextFeatures) -> list[int]:
         """Return the tokens of the row."""
-        return len(feature.input_ids)
+        return [len(feature.input_ids)]
 
     def collate(self, features: Sequence[TextFeatures], *, pad_id: int, task: TaskConfig) -> Batch:
         """Return the rows, and `labels`: (batch,) int64 or float32, or (batch, labels) float32."""

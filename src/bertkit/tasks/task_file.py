@@ -7,13 +7,15 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import InputError
 from bertkit.model.config import json_object
 from bertkit.model.foreign_folder import ForeignFolder
-from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
+
+if TYPE_CHECKING:
+    from bertkit.tasks.finetuning import FineTuningTask
 
 TASK_FILE = "task.json"
 
@@ -27,7 +29,7 @@ class SavedTask:
     knowledge: Knowledge
 
 
-def task_file(task: FineTuningTask[Any, Any, Any], settings: TaskSettings, knowledge: Knowledge) -> bytes:
+def task_file(task: "FineTuningTask[Any, Any, Any]", settings: TaskSettings, knowledge: Knowledge) -> bytes:
     """Return the content of task.json."""
     saved = {
         "task": task.name,

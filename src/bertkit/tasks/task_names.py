@@ -3,14 +3,13 @@
 In: a word.  Out: the task.  Next: finetuning_run.py
 """
 
-from typing import Any, get_args
+from typing import Any
 
-from bertkit.errors import InputError
 from bertkit.tasks.finetuning import FineTuningTask
 from bertkit.tasks.multiple_choice import MultipleChoice
 from bertkit.tasks.question_answering import QuestionAnswering
 from bertkit.tasks.sequence_classification import SequenceClassification
-from bertkit.tasks.task_settings import TaskName
+from bertkit.tasks.task_settings import checked_task
 from bertkit.tasks.token_classification import TokenClassification
 
 
@@ -26,7 +25,4 @@ def task_named(name: str) -> FineTuningTask[Any, Any, Any]:
         MultipleChoice(),
         QuestionAnswering(),
     ]
-    for task in tasks:
-        if task.name == name:
-            return task
-    raise InputError("is no task", field="TASK", value=name, expected=" | ".join(get_args(TaskName)))
+    return next(task for task in tasks if task.name == checked_task(name))

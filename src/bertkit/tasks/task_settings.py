@@ -5,7 +5,7 @@ In: flags or YAML.  Out: one frozen TaskSettings, checked; what a model knows be
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError, InputErrors
@@ -98,6 +98,19 @@ class TaskSettings:
                 raise InputError("is not a number of 1 or more", field=f"--{name}", value=number)
         if not 0 <= self.label_smoothing < 1:
             raise InputError("is no share", field="--label_smoothing", value=self.label_smoothing, expected="0 ≤ s < 1")
+
+
+def checked_task(name: str) -> TaskName:
+    """Return the name of a task as one.
+
+    Raises:
+        InputError: there is no such task.
+    """
+    for task in get_args(TaskName):
+        if task == name:
+            found: TaskName = task
+            return found
+    raise InputError("is no task", field="TASK", value=name, expected=" | ".join(get_args(TaskName)))
 
 
 def require_known(task: str, *groups: TaskSettings | ReadingSettings) -> None:

@@ -15,7 +15,7 @@ from bertkit.data.collate import Batch, padded
 from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.labels import LabelMap, only_known
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
-from bertkit.data.examples.tagging import read_tagged_examples, resolve_tags
+from bertkit.data.examples.tagging import resolve_tags
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_decoding import TaggedAnswer, decode_tags
 from bertkit.data.tag_features import TagFeatures, build_tag_features
@@ -42,12 +42,6 @@ class TokenClassification:
     def best_by(self, task: TaskConfig) -> tuple[str, bool]:
         """F1 of entities or words; of plain classes the accuracy."""
         return ("accuracy" if _kind(task) == "classes" else "f1"), True
-
-    def read(
-        self, paths: str | None, settings: ReadingSettings, report: ExampleReport, *, labelled: bool, flag: str
-    ) -> list[TaggedExample]:
-        """See `data/examples/tagging.py`."""
-        return read_tagged_examples(paths, settings, report, labelled=labelled, flag=flag)
 
     def resolve(
         self, splits: Mapping[str, Sequence[TaggedExample]], settings: ReadingSettings, report: ExampleReport
@@ -87,9 +81,9 @@ class TokenClassification:
             stride=settings.stride,
         )
 
-    def length(self, feature: TagFeatures) -> int:
+    def lengths(self, feature: TagFeatures) -> list[int]:
         """Return the tokens of the window."""
-        return len(feature.input_ids)
+        return [len(feature.input_ids)]
 
     def collate(self, features: Sequence[TagFeatures], *, pad_id: int, task: TaskConfig) -> Batch:
         """Return the windows, and `labels`: (batch, seq) int64, IGNORE_INDEX where no word is decided."""

@@ -32,6 +32,7 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 CHECKPOINTS = "checkpoints"
 BEST = "best.json"
+NONE_FOUND = -1  # in place of a step
 REMOVED = ".removed"  # suffix of a checkpoint on its way out, so that a half-removed one is never taken for one
 
 
@@ -217,17 +218,32 @@ def find_checkpoint(run_directory: Path, which: str) -> Path:
 
 
 def find_checkpoint_on_all(runtime: Runtime, run_directory: Path, which: str) -> Path:
-    """Return the checkpoint on every process; the first looks first, as looking may put a folder back in its place.
+    """Return the checkpoint that the first process finds, on every process: no two may go on from different ones.
 
     Raises:
-        InputError: what `find_checkpoint` raises.
+        InputError: what `find_checkpoint` raises; on the others that the first one found none.
     """
-    if not runtime.is_first:
-        runtime.wait_for_all()
-    found = find_checkpoint(run_directory, which)
+    found, problem, step = None, None, NONE_FOUND
     if runtime.is_first:
-        runtime.wait_for_all()
-    return found
+        try:
+            found = find_checkpoint(run_directory, which)
+            step = _step_of(found)
+        except InputError as one:
+            problem = one
+    step = int(runtime.gathered([step])[0][0])
+    if problem is not None:
+        raise problem
+    if step == NONE_FOUND:
+        raise InputError("process 0 finds no checkpoint to go on from", file=run_directory, field="--resume_from")
+    return found or run_directory / CHECKPOINTS / f"step-{step}"
+
+
+def _step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name."""
+    try:
+        return int(checkpoint.name.removeprefix("step-"))
+    except ValueError:
+        raise InputError("is no checkpoint's name", file=checkpoint, expected="step-N", remedy="rename it") from None
 
 
 def _newest_undamaged(run_directory: Path) -> Path:

@@ -5,7 +5,8 @@ In: numbers by name and the step.  Out: metrics.jsonl, appended whole lines at a
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ PROJECT = "bertkit"  # the name under which a tracker without a folder of its ow
 
 
 class MetricsLog:
-    """Appends to RUN/metrics.jsonl; a resume first cuts it back to the checkpoint's step.
+    """Appends to RUN/metrics.jsonl; of a resume the first line cuts it back to the checkpoint's step.
+
+    (Not before: a resume that fails leaves the file as it was.)
 
     writes: whether this process is the one to do so; the others keep silent.
     """
@@ -30,11 +33,16 @@ class MetricsLog:
     def __init__(self, run_directory: Path, *, after_step: int, report_to: Tracker, writes: bool = True) -> None:
         self._path, self._writes = run_directory / METRICS, writes
         self._tracker: GeneralTracker | None = None
+        self._after_step: int | None = after_step  # None: the file is cut back already
         if writes:
-            self._cut_back(after_step)
+            if after_step == 0:
+                self._cut_back()
             self._tracker = _start_tracker(run_directory, report_to)
 
-    def _cut_back(self, after_step: int) -> None:
+    def _cut_back(self) -> None:
+        after_step, self._after_step = self._after_step, None
+        if after_step is None:
+            return
         kept, broken = [], 0
         if after_step > 0 and self._path.exists():
             # Bytes, because a kill may cut a character in two, and no splitlines(), because U+2028 may be in a sample.
@@ -52,6 +60,7 @@ class MetricsLog:
         """Append one line; `kind` is train, validation or samples."""
         if not self._writes:
             return
+        self._cut_back()
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
         line = json.dumps({"kind": kind, "step": step, **finite}, ensure_ascii=False, allow_nan=False)
         with naming(self._path), open(self._path, "a", encoding="utf-8") as file:
@@ -61,9 +70,20 @@ class MetricsLog:
             self._tracker.log(numbers, step=step)
 
     def close(self) -> None:
-        """End the tracker."""
-        if self._tracker is not None:
-            self._tracker.finish()
+        """End the tracker, once."""
+        tracker, self._tracker = self._tracker, None
+        if tracker is not None:
+            tracker.finish()
+
+
+@contextmanager
+def closed_on_failure(log: MetricsLog) -> Iterator[MetricsLog]:
+    """Yield the log, and close it where the block fails: nobody else could."""
+    try:
+        yield log
+    except BaseException:
+        log.close()
+        raise
 
 
 def _start_tracker(run_directory: Path, report_to: Tracker) -> GeneralTracker | None:

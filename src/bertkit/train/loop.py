@@ -123,15 +123,20 @@ def _evaluate_and_log(job: Job, state: TrainState) -> bool:
     """Write down what is due after a step; return whether a checkpoint is."""
     last = state.step == job.max_steps
     if state.step % job.settings.log_every == 0 or last:
-        job.log.write("train", state.step, _metrics(job, state))
-        state.window = Window()
+        _write_line(job, state)
     evaluated = state.step % job.eval_every == 0 or last
     is_best = evaluated and _note_best(job, state, job.evaluate(state.step))
     job.runtime.watchdog.beat()
     if _has_stalled(job, state) and state.window.counts:  # the last line of a run that ends early
-        job.log.write("train", state.step, _metrics(job, state))
-        state.window = Window()
+        _write_line(job, state)
     return is_best or state.step % job.save_every == 0 or last or _has_stalled(job, state)
+
+
+def _write_line(job: Job, state: TrainState) -> None:
+    metrics = _metrics(job, state)
+    job.log.write("train", state.step, metrics)
+    state.note_loss(metrics["loss"])
+    state.window = Window()
 
 
 def update(job: Job, state: TrainState, batches: Iterator[StepBatches]) -> Window | None:

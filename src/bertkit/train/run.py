@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertkit.console import say
+from bertkit.console import say, warn
+from bertkit.errors import InputError
 from bertkit.train.checkpoint import CHECKPOINTS, require_room
 from bertkit.train.feed import Source
 from bertkit.train.loop import Job, Log
@@ -26,6 +27,8 @@ from bertkit.train.state import TrainState, read_state, restore, take_snapshot
 
 MOST_STEPS = 10**9  # of a job whose length is not known yet
 BYTES = 4  # of a weight or moment
+WORSE = 0.05  # of the figure before training: a smaller difference may be chance
+JUDGED_LINES = 5  # of the log, behind the first: fewer say nothing of a run
 MOMENTS = 2  # of AdamW, the most that an optimizer here keeps of a weight
 
 
@@ -119,7 +122,12 @@ def state_at(checkpoint: Path | None, fingerprint: Mapping[str, Any], *, allow_i
     """
     if checkpoint is None:
         return TrainState()
-    return read_state(checkpoint, fingerprint=fingerprint, allow_inexact=allow_inexact)
+    state = read_state(checkpoint, fingerprint=fingerprint, allow_inexact=allow_inexact)
+    best = state.best_step
+    if best is not None and not checkpoint.with_name(f"step-{best}").is_dir():
+        warn(f"the best checkpoint, of step {best:,}, is gone; the one of step {state.step:,} stands for it")
+        state.best_step, state.best_score, state.evaluations_since_best = state.step, None, 0
+    return state
 
 
 def put_back(checkpoint: Path, job: Job, state: TrainState) -> None:
@@ -147,6 +155,36 @@ def require_disk(job: Job, directory: Path) -> int:
         there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # a resume makes it over
         require_room(folder, max(0, size - there), what=f"{folders} checkpoints")
     return size
+
+
+def require_learned(job: Job, state: TrainState) -> None:
+    """Refuse to end as if all were well where training made nothing better; what it left is on disk.
+
+    Raises:
+        InputError: no step was made, the best held-out figure is worse than before training, or the training loss
+            never fell.
+    """
+    name, best, start = job.deciding_metric, state.best_score, state.start_score
+    first, lowest = state.first_loss, state.lowest_loss
+    problem = None
+    if 0 < state.step == state.skipped_steps:
+        problem = f"not one of the {state.step:,} steps was made: no loss or gradient was finite"
+    elif (
+        best is not None
+        and start is not None
+        and (best - start) * (-1 if job.higher_is_better else 1) > (WORSE * abs(start))
+    ):
+        problem = f"the held-out {name} was {start:.4f} before training and is {best:.4f} at best after it"
+    elif first is not None and lowest is not None and state.later_lines >= JUDGED_LINES and lowest >= first:
+        problem = f"the training loss never fell: {first:.4f} at first, {lowest:.4f} at best"
+    if problem is not None:
+        raise InputError(
+            f"{problem}; the model that this run leaves is worth nothing",
+            field="--learning_rate",
+            value=job.settings.learning_rate,
+            remedy="start anew with a lower rate or a longer --warmup_ratio, in another --output_dir; report.html and "
+            "metrics.jsonl show where it went wrong",
+        )
 
 
 def facts_at_the_end(state: TrainState) -> dict[str, Any]:

@@ -4,6 +4,7 @@ In: a running job.  Out: a Snapshot whose tensors nothing changes any more; or t
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -66,12 +67,25 @@ class TrainState:
     best_step: int | None = None
     best_score: float | None = None  # the held-out metric that decides, at best_step
     evaluations_since_best: int = 0
+    start_score: float | None = None  # the metric that decides, before training; None: not measured
+    first_loss: float | None = None  # of training, in the first line of the log that has one
+    lowest_loss: float | None = None  # in the lines behind it
+    later_lines: int = 0  # behind that first one
     skipped_steps: int = 0  # left out because a loss or gradient was not finite
     skipped_in_a_row: int = 0
     loss_scale: float = FIRST_LOSS_SCALE  # fp16 only
     steps_since_scaled: int = 0  # fp16 only
     source: dict[str, Any] = field(default_factory=dict)  # what the source of batches wants back
     window: Window = field(default_factory=Window)  # so that the first line after a resume is the one without a stop
+
+    def note_loss(self, loss: float) -> None:
+        """Take the mean loss of a line of the log; one without a finite step is nan."""
+        if self.first_loss is None:
+            self.first_loss = loss if math.isfinite(loss) else None
+            return
+        self.later_lines += 1
+        if math.isfinite(loss):
+            self.lowest_loss = loss if self.lowest_loss is None else min(loss, self.lowest_loss)
 
     def note_good_step(self) -> None:
         """Count a step that was made, and double the factor of fp16 losses after many."""

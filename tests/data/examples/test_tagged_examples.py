@@ -250,3 +250,29 @@ def test_tags_that_are_numbers_are_classes_and_warned_of(tmp_path: Path) -> None
     _, labels, report = resolved(path)
     assert labels.names == ("0", "3")
     assert "tags are numbers" in report.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("the moon is bright\tgood\nno wind at all\tbad\n", "holds texts where words should be"),
+        (
+            "明月几时有把酒问青天不知天上\tgood\n我住长江头君住长江尾日日思君\tbad\n",
+            "holds texts where words should be",
+        ),
+        ("text\tlabel\nmoon\tgood\nwind\tbad\n", "its first line is the header of a table of texts"),
+        ("label\tsentence\n1\tfine\n0\tmoon\n", "its first line is the header of a table of texts"),
+    ],
+)
+def test_a_table_of_texts_is_no_sentence_of_long_words(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(InputErrors, match=rf"x\.tsv:1: {said}\n  value: .*\n  expected: a word and its tag[\s\S]*seq"):
+        read_tagged_examples(str(path), ReadingSettings(), ExampleReport(), flag="--train_file")
+
+
+def test_words_with_a_blank_are_words_where_most_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tO\nNew York\tB-LOC\nlabel\tO\nis\tO\n", encoding="utf-8")
+    [example] = read_tagged_examples(str(path), ReadingSettings(), ExampleReport(), flag="--train_file")
+    assert example.words == ("text", "New York", "label", "is")

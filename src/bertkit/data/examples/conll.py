@@ -6,6 +6,7 @@ In: a Source.  Out: TaggedExamples with the tags as they stand.  Next: tagging.p
 import re
 from dataclasses import dataclass, field
 
+from bertkit.data.examples.columns import LABELS, TEXTS, first_of
 from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.words import joined_words, places_of
@@ -16,6 +17,7 @@ from bertkit.text.records import checked_text
 from bertkit.text.tables import column_place
 
 DOCUMENT_START = "-DOCSTART-"
+LONGEST_CHINESE_WORD = 12  # characters
 _COMMENT = re.compile(r"#\s*(newdoc|newpar|[\w.]+(\s\w+)?\s*=)")
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U: the id of several words written as one, or of a word left out
 
@@ -54,6 +56,8 @@ def conll_examples(
     if not sentences:
         raise InputError("holds no sentence", file=source.path, remedy="give a file with a word and its tag on a line")
     columns = _columns(sentences, source, settings, labelled=labelled, numbered=numbered)
+    if tabbed:
+        _refuse_texts(sentences, columns, source)
     names = f"word = column {columns.word + 1}"
     names += f", tag = column {columns.tag + 1}" if columns.tag is not None else ", no tags"
     report.note(f"{source.name}: CoNLL, {columns.width} columns by {'tab' if tabbed else 'space'}; {names}")
@@ -152,6 +156,29 @@ def _columns(
             remedy="mend the file; or name columns by number: --text_column 1 --tag_column 2",
         )
     return _Columns(word, tag, width)
+
+
+def _refuse_texts(sentences: list[_Sentence], columns: _Columns, source: Source) -> None:
+    """Refuse a table of texts with a label each, which would be read as one sentence of very long words."""
+    first = sentences[0]
+    words = [row[columns.word] for sentence in sentences for row in sentence.fields]
+    is_header = all(first_of(first.fields[0], names) is not None for names in (TEXTS, LABELS))
+    num_texts = sum(map(_is_text, words))
+    if is_header or 2 * num_texts > len(words):
+        shown = "\t".join(first.fields[0])
+        raise InputError(
+            "its first line is the header of a table of texts" if is_header else "holds texts where words should be",
+            file=source.path,
+            line=first.lines[0],
+            value=shown,
+            expected="a word and its tag on a line, a blank line between sentences",
+            remedy="a text with a label of its own is the task sequence-classification",
+        )
+
+
+def _is_text(word: str) -> bool:
+    """Whether this is more than a word: it has a blank inside, or many Chinese characters."""
+    return len(word.split()) > 1 or sum("一" <= character <= "龥" for character in word) > LONGEST_CHINESE_WORD
 
 
 def _holds_tags(values: list[str]) -> bool:
