@@ -6,7 +6,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # On a busy two-core machine two threads ran up to 62 times slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-full lint types weights bench bench-quick bench-loss bench-data bench-answers clean
+.PHONY: help demo test test-full lint types weights bench bench-quick bench-loss bench-data bench-answers \
+	bench-finetuning bench-tasks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +19,8 @@ help:
 	@echo "make bench-loss how soon a held-out loss is reached, beside transformers: over an hour on two idle cores"
 	@echo "make bench-answers  filling masks and making vectors beside transformers and ONNX Runtime: a table"
 	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
+	@echo "make bench-finetuning  fine-tuning on short texts beside the Trainer of transformers: a table"
+	@echo "make bench-tasks  seven tasks fine-tuned by both, what has no summary yet: hours on one core; a table"
 	@echo "make weights    fetch the model weights that some tests compare with"
 
 demo: $(VENV)/.demo
@@ -53,6 +56,12 @@ bench-answers: $(VENV)/.dev
 
 bench-data: $(VENV)/.bench
 	$(ONE_THREAD) $(BIN)/python benchmarks/data.py
+
+bench-finetuning: weights
+	$(ONE_THREAD) $(BIN)/python benchmarks/finetuning.py
+
+bench-tasks: weights
+	$(ONE_THREAD) $(BIN)/python benchmarks/tasks.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
