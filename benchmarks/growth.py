@@ -28,7 +28,6 @@ from memory import write_text
 from training_memory import forget_the_peak, memory
 
 from bertkit.model.config import BertConfig
-from bertkit.tasks.rehearsals import in_time
 
 RESULTS = Path(__file__).resolve().parent / "results" / "growth"
 TOKENS, MICRO_BATCH_TOKENS = 4096, 1024  # of a step; of one forward pass
@@ -213,9 +212,18 @@ def cluster_table(rate: float) -> list[str]:
         for size in ("base", "large"):
             flops = useful_flops_a_token(config_of_size(size, vocab_size=ENGLISH_VOCABULARY))
             hours = tokens * flops / each / 3600
-            cells += [in_time(hours * 3600 / number), f"{hours:,.0f}"]
+            cells += [in_days(hours / number), f"{hours:,.0f}"]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
+
+
+def in_days(hours: float) -> str:
+    """Return a long time as people read it.
+
+    >>> in_days(7.9), in_days(240)
+    ('8 h', '10 days')
+    """
+    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:,.0f} days"
 
 
 def base_rate() -> float | None:
