@@ -118,7 +118,6 @@ class Bertkit:
         self.job = job if source is None else replace(job, source=source)
         self._state = TrainState()
         self._batches = feed(self.job.source, start=0, end=MANY_STEPS, workers=0, pin_memory=False)
-        self._slots = 0
 
     def step(self) -> Step:
         """Make one update."""

@@ -1,8 +1,8 @@
 """P13: pre-training a base model on one GPU: tokens a second and the share of the card's peak, beside transformers.
 
 In: nothing; rows of 128 random tokens, as nothing is padded.  Out: a table and JSON, in under 8 minutes on one card.
-Both compute in bf16 by autocast over fp32 weights; each row of the table is tried at several micro-batches and its
-fastest is shown. Without a GPU it says so and ends; a rehearsal of the same code:
+Both compute in bf16 by autocast over fp32 weights; a row of the table is one micro-batch, its figures are medians.
+Without a GPU it says so and ends; a rehearsal of the same code:
     python benchmarks/gpu.py --device cpu --size tiny --rows 8 --rounds 1
 Next: contenders.py, uniform_rows.py
 """
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 LIMIT = 420.0  # seconds after which nothing new is tried
@@ -37,10 +38,11 @@ PRODUCT = {"cuda": 8192, "cpu": 512}  # rows and columns of the product whose ra
 def peak_of(card: str) -> float | None:
     """Return a card's peak by its name, or None for one that is not known here.
 
-    >>> peak_of("NVIDIA A100-SXM4-80GB"), peak_of("a toy")
+    >>> peak_of("NVIDIA A100-SXM4-80GB"), peak_of("NVIDIA L40")
     (312000000000000.0, None)
     """
-    return next((peak for name, peak in PEAKS.items() if name in card), None)
+    words = set(card.replace("-", " ").split())
+    return next((peak for name, peak in PEAKS.items() if words.issuperset(name.split())), None)
 
 
 def contenders(
@@ -125,8 +127,8 @@ def table(found: dict[str, Any], *, size: str) -> str:
         "|---|---|---|---|---|",
     ]
     for name, rates in found["tokens_per_second"].items():
-        best = max(rates)
-        useful, dense = best * found["useful_flops"], best * found["dense_flops"]
+        middle = median(rates)
+        useful, dense = middle * found["useful_flops"], middle * found["dense_flops"]
         shares = ["–" if peak is None else f"{100 * useful / peak:.1f} %", f"{100 * useful / products:.1f} %"]
         shares.append("–" if peak is None or not name.startswith("transformers") else f"{100 * dense / peak:.1f} %")
         lines.append(f"| {name} | {spread(rates)} | " + " | ".join(shares) + " |")

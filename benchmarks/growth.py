@@ -272,7 +272,8 @@ def main() -> None:
             kept[name] = curve(CURVES[name])
         else:
             kept[name] = corpus_points() if name == "corpus" else process_points()
-    kept["machine"] = machine()
+    if wish.only:
+        kept["machine"] = machine()
     tables = [
         "\n".join(curve_table(name, kept[name]) if name in CURVES else plain_table(kept[name]))
         for name in names

@@ -43,7 +43,7 @@ def use(directory):
         return file.read()
 def memory(key):
     return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) / 1024
-use(small)  # what is imported or set up late is so now
+use(small + "/bin" if way.endswith(".bin") else small)  # what is imported or set up late is so now
 start = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
 began = time.perf_counter()
@@ -66,11 +66,10 @@ def write_models(folder: Path) -> float:
     for name, config in (("base", BertConfig()), ("small", tiny)):
         save(folder / name, build(config, head="pretraining"), files={})
         tensors = load_file(folder / name / "model.safetensors")
-        target = folder / name / "bin" if name == "base" else folder / "small"
-        target.mkdir(exist_ok=True)
+        target = folder / name / "bin"
+        target.mkdir()
         torch.save(tensors, target / "pytorch_model.bin")
-        if name == "base":
-            (target / "config.json").write_bytes((folder / name / "config.json").read_bytes())
+        (target / "config.json").write_bytes((folder / name / "config.json").read_bytes())
     return (folder / "base" / "model.safetensors").stat().st_size / 2**20
 
 

@@ -84,7 +84,8 @@ def natural_pairs(size: str, wish: Wish) -> dict[str, Any]:
     config = config_of_size(size, vocab_size=VOCAB_SIZE)
     for corpus in wish.corpora:
         store = store_of(corpus, wish.tokenizer)
-        values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS}
+        hidden = HF_D.mlm_probability  # as many as the peers: the default recipe hides more
+        values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS, "mlm_probability": hidden}
         ours = Bertkit(store, values)
         theirs = {
             name: Transformers(config, dense_batches(store, PAIRS, tuning), tuning, share=wish.share)

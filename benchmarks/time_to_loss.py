@@ -109,10 +109,9 @@ def compare(size: str, data: Path, *, minutes: float, seed: int, systems: list[s
     kept: dict[str, Any] = json.loads(kept_in.read_text("utf-8")) if kept_in.exists() else {}
     if any(kept.get(name) != value for name, value in same.items()):
         kept = {**same, "runs": {}}
-    kept["machine"] = machine()
 
     def note(name: str, run: dict[str, float]) -> None:
-        kept["runs"][name] = run
+        kept["runs"][name], kept["machine"] = run, machine()
         print(f"{name}: {run['seconds']:.0f} s, loss {run['mlm_loss']:.3f}", file=sys.stderr, flush=True)
         output.mkdir(parents=True, exist_ok=True)
         kept_in.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")

@@ -1,7 +1,8 @@
 """Exported files: their answers are the model's whatever the batch and length, inputs by name; damage is found."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bertkit.errors import InputError
 from bertkit.model.architectures import Head
 from bertkit.model.encoder import Encoder, EncoderOutput
 from bertkit.model.export import (
+    CHECKED_LENGTHS,
     Exportable,
     differences,
     exportable,
@@ -27,6 +29,7 @@ from bertkit.model.export import (
 from bertkit.model.pretrained import build
 from bertkit.model.pruning import prune_heads
 from bertkit.model.task_config import TaskConfig
+from bertkit.model.task_heads import SequenceClassificationModel
 
 OUTPUTS = {
     "pretraining": ("prediction_logits", "seq_relationship_logits"),
@@ -55,7 +58,7 @@ def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_onnx_file_answers_as_the_model_whatever_the_lengths(onnx_file: Path) -> None:
     wish = toy_export("pretraining")
-    assert wish.outputs == OUTPUTS["pretraining"]
+    assert tuple(wish.outputs) == OUTPUTS["pretraining"]
     for seed in range(3):
         found = differences(wish, onnx_answer(onnx_file, wish.outputs), seed=seed)
         assert max(found.values()) < 1e-4
@@ -97,7 +100,7 @@ def test_int8_is_near(onnx_file: Path, tmp_path: Path) -> None:
 def test_every_head_becomes_an_onnx_file(head: str | None, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason='ONNX needs the extra "onnx"')
     wish = toy_export(head)
-    assert wish.outputs == OUTPUTS[head]
+    assert tuple(wish.outputs) == OUTPUTS[head]
     write_onnx(wish, tmp_path / "m.onnx")
     require_equal(differences(wish, onnx_answer(tmp_path / "m.onnx", wish.outputs)), file=tmp_path)
 
@@ -135,7 +138,7 @@ def task_export(name: str) -> Exportable:
 @pytest.mark.parametrize("name", LABELS)
 def test_every_head_of_fine_tuning_is_exported(name: str, tmp_path: Path) -> None:
     wish = task_export(name)
-    assert wish.outputs == TASK_OUTPUTS[name]
+    assert tuple(wish.outputs) == TASK_OUTPUTS[name]
     write_torch(wish, tmp_path / "m.pt2")
     require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
 
@@ -186,10 +189,8 @@ def test_a_head_of_another_kind_with_another_axis_is_exported_too(tmp_path: Path
     model = Choices()
     prune_heads(model, {0: [1]})
     wish = exportable(model)
-    assert wish.outputs == ("logits",)
-    wish = Exportable(
-        wish.model, wish.outputs, wish.pick, wish.vocab_size, wish.max_length, axes=("batch", "choices", "sequence")
-    )
+    assert tuple(wish.outputs) == ("logits",)
+    wish = replace(wish, axes=("batch", "choices", "sequence"))
     write_torch(wish, tmp_path / "m.pt2")
     require_equal(differences(wish, torch_answer(tmp_path / "m.pt2")), file=tmp_path)
 
@@ -214,3 +215,18 @@ def test_without_the_extra_it_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertkit.model.export.find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(InputError, match=r'ONNX needs onnxscript, not installed here\n.*pip install "bertkit\[onnx\]"'):
         require_onnx()
+
+
+def test_as_many_labels_as_tokens_are_not_taken_for_tokens() -> None:
+    """The first text of the check is short: its last labels are no padding."""
+    config = replace(toy.toy_config(), type_vocab_size=1)
+    labels = tuple(f"label {number}" for number in range(max(CHECKED_LENGTHS)))
+    wish = exportable(SequenceClassificationModel(config, task=TaskConfig(labels=labels)))
+
+    def wrong(inputs: dict[str, Any]) -> list[Any]:
+        with torch.no_grad():
+            [logits] = wish.pick(wish.model(**{name: torch.from_numpy(array) for name, array in inputs.items()}))
+        logits[0, -1] += 100
+        return [logits.numpy()]
+
+    assert differences(wish, wrong)["logits"] > 99

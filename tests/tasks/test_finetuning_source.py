@@ -9,6 +9,7 @@ from task_parts import Parts, parts_of
 from torch import Tensor
 
 from bertkit.model.costs import training_flops
+from bertkit.model.task_heads import MultipleChoiceModel, SequenceClassificationModel
 from bertkit.tasks.finetuning_source import FeatureSource
 
 KINDS = ("single", "pair", "tags", "choices", "questions")
@@ -51,8 +52,10 @@ def test_what_is_counted_of_a_step_is_what_its_batches_hold(parts: Parts) -> Non
         shapes = [shape(batch) for batch in found.micro_batches]
         assert found.slots == sum(rows * width for rows, width in shapes)
         squares = sum(rows * width**2 for rows, width in shapes)
-        costs = {"slots": found.slots, "squares": squares, "targets": 0, "pairs": 0}
-        assert found.flops == training_flops(parts.model.config, **costs)
+        of_rows = isinstance(parts.model, SequenceClassificationModel | MultipleChoiceModel)
+        read = source._rows_of_each[source._rows(step)].sum() if of_rows else None  # [CLS] of the last layer alone
+        costs = {"tokens": found.tokens, "squares": squares, "targets": 0, "pairs": 0, "read": read}
+        assert found.flops == pytest.approx(training_flops(parts.model.config, **costs))
         assert 0 < found.tokens <= found.slots
         masks = [batch.get("attention_mask") for batch in found.micro_batches]
         if all("choice_mask" not in batch for batch in found.micro_batches):

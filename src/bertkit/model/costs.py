@@ -1,12 +1,11 @@
 """What a pass through BERT costs, counted from its shape.
 
-In: a BertConfig and the shape of a batch.  Out: operations, bytes.  Next: ../train/loop.py
+In: a BertConfig and the shape of a batch.  Out: operations.  Next: ../tasks/pretraining.py
 """
 
 from bertkit.model.config import BertConfig
 
 BACKWARD = 2  # a backward pass has two matrix products for each of the forward pass
-BYTES = 4  # of a number in fp32
 
 
 def forward_flops(

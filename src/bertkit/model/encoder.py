@@ -43,7 +43,7 @@ class EncoderOutput:
     last_hidden_state: Tensor  # (batch, seq, hidden); (n, hidden) at the read_positions, where they were given
     pooler_output: Tensor | None  # (batch, hidden); None for an encoder without pooler
     hidden_states: tuple[Tensor, ...] | None = None  # num_hidden_layers + 1 times (batch, seq, hidden); [0]: embeddings
-    attentions: tuple[Tensor, ...] | None = None  # num_hidden_layers times (batch, heads, seq, seq)
+    attentions: tuple[Tensor, ...] | None = None  # num_hidden_layers times (batch, heads left, seq, seq)
     # num_hidden_layers times (batch, heads, seq, hidden): what each head adds to the output of its attention
     head_outputs: tuple[Tensor, ...] | None = None
 

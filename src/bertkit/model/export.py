@@ -5,7 +5,7 @@ In: a model and the names of its outputs.  Out: a file, and by how much its answ
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.task_heads import MultipleChoiceModel, QuestionAnsweringModel
+from bertkit.model.task_heads import MultipleChoiceModel, QuestionAnsweringModel, TokenClassificationModel
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # Hugging Face's names; int64
 MAX_DIFFERENCE = 1e-4  # of two answers to the same row, padding aside
@@ -35,14 +35,16 @@ Answer = Callable[[Arrays], list[NDArray[Any]]]  # inputs by name → outputs in
 class Exportable:
     """A model to be exported, and what its inputs and outputs are called.
 
-    outputs: their names, in the order in which `pick` takes them out of what the model returns.
+    outputs: their names, in the order in which `pick` takes them out of what the model returns, and whether each has a
+        value for every token.
     axes: of each input; every one of them may have any size.
     """
 
     model: nn.Module
-    outputs: tuple[str, ...]
+    outputs: dict[str, bool]
     pick: Callable[[Any], tuple[Tensor, ...]]
     vocab_size: int
+    type_vocab_size: int
     max_length: int  # tokens
     axes: tuple[str, ...] = ("batch", "sequence")
 
@@ -56,25 +58,27 @@ def exportable(model: nn.Module) -> Exportable:
     config = next(part for part in model.modules() if isinstance(part, Encoder)).config
     choices = ("choices",) if isinstance(model, MultipleChoiceModel) else ()
     axes = ("batch", *choices, "sequence")
-    return Exportable(model.eval(), outputs, pick, config.vocab_size, config.max_position_embeddings, axes)
+    return Exportable(
+        model.eval(), outputs, pick, config.vocab_size, config.type_vocab_size, config.max_position_embeddings, axes
+    )
 
 
-def _outputs(model: nn.Module) -> tuple[tuple[str, ...], Callable[[Any], tuple[Tensor, ...]]]:
+def _outputs(model: nn.Module) -> tuple[dict[str, bool], Callable[[Any], tuple[Tensor, ...]]]:
     if isinstance(model, Encoder):
         if model.pooler is None:
-            return ("last_hidden_state",), lambda output: (output.last_hidden_state,)
-        names = ("last_hidden_state", "pooler_output")
+            return {"last_hidden_state": True}, lambda output: (output.last_hidden_state,)
+        names = {"last_hidden_state": True, "pooler_output": False}
         return names, lambda output: (output.last_hidden_state, output.pooler_output)
     if isinstance(model, PretrainingModel):
         if model.nsp_head is None:
-            return ("logits",), lambda output: (output.mlm_logits,)
+            return {"logits": True}, lambda output: (output.mlm_logits,)
         if model.mlm_head is None:
-            return ("logits",), lambda output: (output.nsp_logits,)
-        names = ("prediction_logits", "seq_relationship_logits")
+            return {"logits": False}, lambda output: (output.nsp_logits,)
+        names = {"prediction_logits": True, "seq_relationship_logits": False}
         return names, lambda output: (output.mlm_logits, output.nsp_logits)
     if isinstance(model, QuestionAnsweringModel):
-        return ("start_logits", "end_logits"), lambda output: (output.start_logits, output.end_logits)
-    return ("logits",), lambda output: (output.logits,)
+        return {"start_logits": True, "end_logits": True}, lambda output: (output.start_logits, output.end_logits)
+    return {"logits": isinstance(model, TokenClassificationModel)}, lambda output: (output.logits,)
 
 
 class _Named(nn.Module):
@@ -150,7 +154,7 @@ def write_torch(wish: Exportable, path: Path) -> None:
 
 def _example(wish: Exportable) -> tuple[Tensor, ...]:
     """Inputs whose axes have sizes above 1, which the exporters would take for fixed."""
-    shape = (2, 3, 7)[-len(wish.axes) :] if len(wish.axes) == 3 else (2, 7)
+    shape = (2, 3, 7) if len(wish.axes) == 3 else (2, 7)
     ids = torch.ones(shape, dtype=torch.int64)
     return ids, torch.ones_like(ids), torch.zeros_like(ids)
 
@@ -174,8 +178,8 @@ def _quiet() -> Iterator[None]:
 # ---- checking --------------------------------------------------------------------------------------------------------
 
 
-def onnx_answer(path: Path, outputs: Sequence[str]) -> Answer:
-    """Return a function that asks an ONNX file, inputs and outputs by name, on one thread of the CPU."""
+def onnx_answer(path: Path, outputs: Iterable[str]) -> Answer:
+    """Return a function that asks an ONNX file, inputs and outputs by name, on as many threads as torch has."""
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
@@ -208,17 +212,16 @@ def differences(wish: Exportable, answer: Answer, *, seed: int = 0) -> dict[str,
     ids = generator.integers(1, wish.vocab_size, shape)
     width = np.array(lengths).reshape(-1, *(1,) * (len(shape) - 1))
     mask = (np.arange(max(lengths)) < width) & np.ones(shape, dtype=bool)
-    types = ((np.arange(max(lengths)) >= width // 2) & mask).astype(np.int64)
+    types = ((np.arange(max(lengths)) >= width // 2) & mask & (wish.type_vocab_size > 1)).astype(np.int64)
     batch = {"input_ids": ids * mask, "attention_mask": mask.astype(np.int64), "token_type_ids": types}
     found = dict.fromkeys(wish.outputs, 0.0)
     for inputs in (batch, {name: array[-1:] for name, array in batch.items()}):
         kept = inputs["attention_mask"].astype(bool)
         with torch.no_grad():
             expected = _Named(wish)(*(torch.from_numpy(inputs[name]) for name in INPUTS))
-        for name, ours, theirs in zip(wish.outputs, expected, answer(inputs), strict=True):
+        for (name, by_token), ours, theirs in zip(wish.outputs.items(), expected, answer(inputs), strict=True):
             gap = np.abs(ours.numpy() - theirs)
-            # An output for each token has its values on padding too, which nobody reads.
-            gap = gap[kept] if gap.shape[: kept.ndim] == kept.shape else gap
+            gap = gap[kept] if by_token else gap  # there are values on padding too, which nobody reads
             found[name] = max(found[name], float(gap.max()))
     return found
 

@@ -159,7 +159,7 @@ def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskS
             f"is longer than the {positions} positions of the model",
             field="--max_seq_length",
             value=asked,
-            remedy=f"use at most {positions}; longer texts are cut into windows",
+            remedy=f"use at most {positions}",
         )
     usual = MAX_SEQ_LENGTH_OF_QUESTIONS if task == QUESTIONS else MAX_SEQ_LENGTH
     return replace(settings, max_seq_length=asked or min(usual, positions))

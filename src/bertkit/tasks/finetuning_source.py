@@ -16,6 +16,7 @@ from bertkit.data.collate import Batch
 from bertkit.data.order import global_batch, largest_shape, micro_batches, steps_in_epoch
 from bertkit.model.architectures import TaskModel
 from bertkit.model.costs import training_flops
+from bertkit.model.task_heads import MultipleChoiceModel, SequenceClassificationModel
 from bertkit.tasks.finetuning import FineTuningTask, padded_lengths, task_config_of
 from bertkit.train.feed import StepBatches
 from bertkit.train.loop import LossSums
@@ -77,6 +78,8 @@ class FeatureSource:
         self._widths = np.array([max(each) for each in lengths], dtype=np.int64)
         self._rows_of_each = np.array([len(each) for each in lengths], dtype=np.int64)
         self._config, self._shape = task_config_of(self.model), self.model.config
+        is_of_rows = isinstance(self.model, SequenceClassificationModel | MultipleChoiceModel)
+        self._reads_rows = is_of_rows and self.model.mix is None  # of the last layer [CLS] alone
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process without the model."""
@@ -102,7 +105,14 @@ class FeatureSource:
             self.task.weights([self.features[row] for row in rows], self.class_weights),
             tokens=int(self._tokens[rows].sum()),
             slots=slots,
-            flops=training_flops(self._shape, tokens=slots, squares=squares, targets=0, pairs=0),
+            flops=training_flops(
+                self._shape,
+                tokens=int(self._tokens[rows].sum()),
+                squares=squares,
+                targets=0,
+                pairs=0,
+                read=int(self._rows_of_each[rows].sum()) if self._reads_rows else None,
+            ),
         )
 
     def longest(self) -> Batch:

@@ -17,7 +17,8 @@ from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.tasks.pretraining_run import PretrainingRun
 from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.loop import Job, train
-from bertkit.train.run import BYTES, MOMENTS, one_batch, require_disk
+from bertkit.train.optimizer import MOMENTS
+from bertkit.train.run import BYTES, one_batch, require_disk
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TRAINING, TrainState
 

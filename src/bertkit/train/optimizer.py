@@ -15,6 +15,7 @@ from bertkit.train.muon import Muon
 from bertkit.train.settings import TrainSettings
 from bertkit.train.shards import part_like, whole
 
+MOMENTS = 2  # tensors of a weight's size that AdamW keeps; Muon keeps one
 PEAK_RATE = "peak_learning_rate"  # key of a parameter group; the schedule multiplies it
 # What an optimizer cannot go on without, of each parameter.
 _MOMENTS: dict[type, set[str]] = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, Muon: {"momentum"}}

@@ -17,7 +17,7 @@ from bertkit.errors import InputError
 from bertkit.train.checkpoint import CHECKPOINTS, require_room
 from bertkit.train.feed import Source
 from bertkit.train.loop import Job, Log
-from bertkit.train.optimizer import build_optimizers
+from bertkit.train.optimizer import MOMENTS, build_optimizers
 from bertkit.train.parallel import ParallelModule
 from bertkit.train.record import code_hash, versions
 from bertkit.train.runtime import Runtime
@@ -29,7 +29,6 @@ MOST_STEPS = 10**9  # of a job whose length is not known yet
 BYTES = 4  # of a weight or moment
 WORSE = 0.05  # of the figure before training: a smaller difference may be chance
 JUDGED_LINES = 5  # of the log, behind the first: fewer say nothing of a run
-MOMENTS = 2  # of AdamW, the most that an optimizer here keeps of a weight
 
 
 @dataclass(frozen=True)

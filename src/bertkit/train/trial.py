@@ -13,6 +13,7 @@ from bertkit.errors import InputError
 from bertkit.products import linear
 from bertkit.train.feed import feed
 from bertkit.train.loop import Job, LossSums, update
+from bertkit.train.optimizer import MOMENTS
 from bertkit.train.runtime import Runtime, seed_dropout
 from bertkit.train.state import TrainState
 
@@ -20,7 +21,6 @@ MEASURED_STEPS, MEASURED_SECONDS = 20, 5.0  # at least this much is run to tell 
 MOST_MEASURED = 10**6
 MATRIX_SIZE = {"cpu": 512}  # rows and columns of the matrices whose product is timed: 10 ms on a processor
 LARGE_MATRIX, MATRIX_ROUNDS = 4096, 5  # elsewhere: small ones do not fill a GPU
-MOMENTS = 2  # tensors of a parameter's size that AdamW keeps; Muon keeps one
 
 
 def try_longest_batch(job: Job) -> None:
