@@ -119,6 +119,19 @@ def test_a_pickle_is_opened_by_its_flag_alone(
     assert (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("weights", ["model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin"])
+def test_no_export_is_written_into_the_folder_of_a_model(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(folder_with("masked_lm", tmp_path / "model"))
+    (folder / "model.safetensors").rename(folder / weights)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    words = ["--model", str(folder), "--output_dir", str(folder), "--format", "torch", "--allow_bin"]
+    assert main(["export", *words]) == 2
+    assert f"error: {folder}: --output_dir: holds a model" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     words = ["--model", folder_with("masked_lm", tmp_path / "model"), "--output_dir", str(output), "--format", "torch"]

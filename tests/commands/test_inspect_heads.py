@@ -140,6 +140,7 @@ def test_of_a_pre_trained_model_hidden_tokens_are_asked(
         (["--output_dir", "out"], "--prune_heads: is missing"),
         (["--prune_heads", "0", "--output_dir", "out"], "--prune_heads: takes nothing out"),
         (["--prune_heads", "1", "--output_dir", "model"], "--output_dir: holds a model"),
+        (["--prune_heads", "1", "--output_dir", "store"], "--output_dir: holds a model or a store"),
     ],
 )
 def test_flags_that_contradict_are_refused(
@@ -147,6 +148,8 @@ def test_flags_that_contradict_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     toy.model_folder(tmp_path / "model", toy.random_model())
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "manifest.json").write_text("{}", encoding="utf-8")
     assert typed("model", "--input_file", "texts.txt", *words) == 2
     assert message in capsys.readouterr().err
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from bertkit.commands.running import require_no_model
 from bertkit.console import result, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
@@ -54,8 +55,8 @@ def run(config: Config) -> None:
     """Write the files and print their paths.
 
     Raises:
-        InputError: no such model or head; the extra `onnx` is not installed; answers that differ from the model's;
-            anything wrong with the examples, before a file is written.
+        InputError: a folder that holds a model already; no such model or head; the extra `onnx` is not installed;
+            answers that differ from the model's; anything wrong with the examples, before a file is written.
     """
     from bertkit.model import export
     from bertkit.model.hub import model_directory
@@ -63,6 +64,7 @@ def run(config: Config) -> None:
     from bertkit.pipelines.batches import fitting_tokenizer
 
     require_folder_or_nothing(config.output_dir, flag="--output_dir")
+    require_no_model(config.output_dir)
     if config.format == "onnx":
         export.require_onnx()
     folder = model_directory(config.model, allow_pickle_weights=config.allow_bin)

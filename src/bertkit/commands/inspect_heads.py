@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.commands.running import require_no_model
 from bertkit.console import Progress, result, result_json, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
@@ -17,8 +18,6 @@ from bertkit.options import ALLOW_BIN, argument, group, option
 if TYPE_CHECKING:
     from bertkit.model.importance import Importance
     from bertkit.model.pretrained import Model
-
-MODEL_FILES = ("model.safetensors", "manifest.json", "checkpoints")
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class Config:
             raise InputError("is missing", field=field, expected="--prune_heads and --output_dir, or neither")
         if self.prune_heads is not None and self.prune_heads < 1:
             raise InputError("takes nothing out", field="--prune_heads", value=self.prune_heads, expected="1 or more")
-        if self.output_dir is not None and any((self.output_dir / name).exists() for name in MODEL_FILES):
-            raise InputError("holds a model", file=self.output_dir, field="--output_dir", remedy="name another folder")
+        if self.output_dir is not None:
+            require_no_model(self.output_dir)
 
 
 def run(config: Config) -> None:
