@@ -145,6 +145,8 @@ def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Capt
     [
         (["--format", "torch", "--int8"], "--int8: is for --format onnx"),
         (["--model", "nowhere"], "nowhere: does not exist"),
+        (["--text_column", "a", "--on_bad", "skip"], "--text_column: has no effect without --input_file\n  value: 'a'"),
+        (["--text_column", "a", "--on_bad", "skip"], "--on_bad: has no effect without --input_file"),
         (["--input_file", "x.tsv", "--head", "masked_lm"], "--head: has no metric\n  value: 'masked_lm'"),
     ],
 )

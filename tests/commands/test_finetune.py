@@ -113,6 +113,7 @@ def test_skipped_records_are_counted(base: Path, tmp_path: Path, capsys: pytest.
         ("single", ("--seeds", "1,b"), "--seeds: is no list of seeds"),
         ("single", ("--seeds", "1,1"), "--seeds: names a seed twice"),
         ("single", ("--seeds", "1,2", "--resume_from", "last"), "--seeds: are several runs"),
+        ("single", ("--seeds", "1,2", "--seed", 5), "--seed: has no effect beside --seeds"),
         ("single", ("--label_smoothing", 1), "--label_smoothing: is no share"),
         ("single", ("--allow_inexact",), "--allow_inexact: has no effect without --resume_from"),
         ("single", ("--freeze_layers", 9), "--freeze_layers: is not a number of layers"),

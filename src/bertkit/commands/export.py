@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.commands.running import require_no_model
 from bertkit.console import result, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.files import file_written_atomically, require_folder_or_nothing, write_atomically
-from bertkit.options import ALLOW_BIN, group, option
+from bertkit.options import ALLOW_BIN, group, option, unused, values_of
 
 if TYPE_CHECKING:
     from bertkit.model.architectures import Model
@@ -49,6 +49,10 @@ class Config:
         if self.input_file is not None and self.head is not None:
             expected = "the head of fine-tuning, which the examples are for"
             raise InputError("has no metric", field="--head", value=self.head, expected=expected)
+        if self.input_file is None and (
+            problems := unused(values_of(self.reading), values_of(ReadingSettings()), why="without --input_file")
+        ):
+            raise InputErrors(problems)
 
 
 def run(config: Config) -> None:
