@@ -153,6 +153,14 @@ def without_effect(
     ]
 
 
+def unused(values: Mapping[str, Any], defaults: Mapping[str, Any], *, why: str) -> list[InputError]:
+    """Return a problem for each value that was changed, none of which has an effect; why: where that is so."""
+    return [
+        InputError(f"has no effect {why}", field=f"--{name}", value=value, remedy="leave it out")
+        for name, value in changed(values, defaults).items()
+    ]
+
+
 def write_settings(config: Any, directory: Path) -> None:
     """Write the resolved settings as `settings.yaml` into a folder; `--config_file` reads it back."""
     write_values(values_of(config), directory)

@@ -135,6 +135,17 @@ def test_a_folder_that_holds_a_run_is_left_as_it_is(tmp_path: Path, capsys: pyte
     assert left(run) == {"checkpoints"}
 
 
+def test_a_folder_that_holds_a_finished_model_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.safetensors").write_bytes(b"weights")
+    code, run = demo(tmp_path, "--input_file", str(text_file(tmp_path, chinese(5))), *STEPS)
+    assert code == 2
+    assert f"error: {run}: --output_dir: holds a model" in capsys.readouterr().err
+    assert left(run) == {"model.safetensors"}
+
+
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run").write_text("mine", encoding="utf-8")
     code, run = demo(tmp_path, "--input_file", str(text_file(tmp_path, chinese(5))), *STEPS)

@@ -99,3 +99,13 @@ def test_several_layers_need_a_way_to_combine_them(
     output = str(tmp_path / "v.npz")
     message = refusal(capsys, "--model", folder, "--output_file", output, "--layers", "-1,-2", "君")
     assert "--combine: is needed to make one vector of 2 layers" in message
+
+
+def test_texts_are_not_overwritten_with_their_vectors(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text("君\n", encoding="utf-8")
+    message = refusal(capsys, "--model", folder, "--input_file", str(tmp_path), "--output_file", str(path))
+    assert "--output_file: is the input, which would be overwritten" in message
+    assert path.read_text(encoding="utf-8") == "君\n"

@@ -172,6 +172,18 @@ def test_data_that_does_not_fit_the_model_is_refused(
     assert (captured.out, output.exists()) == ("", False)
 
 
+@pytest.mark.parametrize("named", ["x.jsonl", "", "*.jsonl", "./x.jsonl"])
+def test_labelled_data_is_not_overwritten_with_its_figures(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    data = tmp_path / "x.jsonl"
+    data.write_bytes(validation_file(models["single"], "single").read_bytes())
+    before = data.read_bytes()
+    assert evaluate(models["single"], f"{tmp_path}/{named}", "--output_file", data) == 2
+    assert "--output_file: is the input, which would be overwritten" in capsys.readouterr().err
+    assert data.read_bytes() == before
+
+
 def test_a_model_that_was_not_fine_tuned_is_refused(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

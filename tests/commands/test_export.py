@@ -119,6 +119,19 @@ def test_a_pickle_is_opened_by_its_flag_alone(
     assert (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("weights", ["model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin"])
+def test_no_export_is_written_into_the_folder_of_a_model(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(folder_with("masked_lm", tmp_path / "model"))
+    (folder / "model.safetensors").rename(folder / weights)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    words = ["--model", str(folder), "--output_dir", str(folder), "--format", "torch", "--allow_bin"]
+    assert main(["export", *words]) == 2
+    assert f"error: {folder}: --output_dir: holds a model" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     words = ["--model", folder_with("masked_lm", tmp_path / "model"), "--output_dir", str(output), "--format", "torch"]
@@ -132,6 +145,8 @@ def test_a_head_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Capt
     [
         (["--format", "torch", "--int8"], "--int8: is for --format onnx"),
         (["--model", "nowhere"], "nowhere: does not exist"),
+        (["--text_column", "a", "--on_bad", "skip"], "--text_column: has no effect without --input_file\n  value: 'a'"),
+        (["--text_column", "a", "--on_bad", "skip"], "--on_bad: has no effect without --input_file"),
         (["--input_file", "x.tsv", "--head", "masked_lm"], "--head: has no metric\n  value: 'masked_lm'"),
     ],
 )

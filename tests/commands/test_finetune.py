@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_skipped_records_are_counted(base: Path, tmp_path: Path, capsys: pytest.
         ("single", ("--seeds", "1,b"), "--seeds: is no list of seeds"),
         ("single", ("--seeds", "1,1"), "--seeds: names a seed twice"),
         ("single", ("--seeds", "1,2", "--resume_from", "last"), "--seeds: are several runs"),
+        ("single", ("--seeds", "1,2", "--seed", 5), "--seed: has no effect beside --seeds"),
         ("single", ("--label_smoothing", 1), "--label_smoothing: is no share"),
         ("single", ("--allow_inexact",), "--allow_inexact: has no effect without --resume_from"),
         ("single", ("--freeze_layers", 9), "--freeze_layers: is not a number of layers"),
@@ -165,6 +167,11 @@ def test_a_run_is_not_written_over_another_nor_over_its_model(
     assert main(words("single", base, train, tmp_path / "run", "--max_steps", 1)) == 0
     assert main(words("single", base, train, tmp_path / "run", "--max_steps", 1)) == 2
     assert f"{tmp_path / 'run'}: --output_dir: holds a run already" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    assert main(words("single", base, train, tmp_path / "run", "--max_steps", 2)) == 2
+    assert f"{tmp_path / 'run'}: --output_dir: holds a model" in capsys.readouterr().err
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +196,31 @@ def test_a_run_without_one_finite_loss_is_an_error_although_it_ends(
     assert main(words("single", base, train, tmp_path / "run", *flags)) == 2
     said = capsys.readouterr().err
     assert "error: --learning_rate: not one of the 3 steps was made: no loss or gradient was finite" in said
-    assert (tmp_path / "run" / "eval_results.json").exists()
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    assert not (tmp_path / "run" / "eval_results.json").exists()
+    # Of several runs one that was refused is not taken for a finished one when the command is given again.
+    for _ in range(2):
+        assert main(words("single", base, train, tmp_path / "seeds", *flags, "--seeds", "1,2")) == 2
+        captured = capsys.readouterr()
+        assert "error: --learning_rate: not one of the 3 steps was made" in captured.err
+        assert "is finished" not in captured.err
+        assert captured.out == ""
+    assert not (tmp_path / "seeds" / "seeds.json").exists()
+
+
+def test_runs_that_are_finished_are_held_to_their_settings_without_checkpoints(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = write_task(tmp_path, "single", number=16)
+    typed = words("single", base, train, tmp_path / "run", "--max_steps", 2, "--seeds", "1,2")
+    assert main(typed) == 0
+    for seed in (1, 2):
+        shutil.rmtree(tmp_path / "run" / f"seed-{seed}" / "checkpoints")
+    capsys.readouterr()
+    assert main([*typed, "--learning_rate", "1e-3"]) == 2
+    assert "holds a run of other settings: learning_rate: 5e-05 then, 0.001 now" in capsys.readouterr().err
+    assert main(typed) == 0
+    assert "seed 2 is finished" in capsys.readouterr().err
 
 
 def test_help_speaks_of_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,6 +140,7 @@ def test_of_a_pre_trained_model_hidden_tokens_are_asked(
         (["--output_dir", "out"], "--prune_heads: is missing"),
         (["--prune_heads", "0", "--output_dir", "out"], "--prune_heads: takes nothing out"),
         (["--prune_heads", "1", "--output_dir", "model"], "--output_dir: holds a model"),
+        (["--prune_heads", "1", "--output_dir", "store"], "--output_dir: holds a model or a store"),
     ],
 )
 def test_flags_that_contradict_are_refused(
@@ -147,6 +148,8 @@ def test_flags_that_contradict_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     toy.model_folder(tmp_path / "model", toy.random_model())
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "manifest.json").write_text("{}", encoding="utf-8")
     assert typed("model", "--input_file", "texts.txt", *words) == 2
     assert message in capsys.readouterr().err
 
@@ -165,3 +168,16 @@ def test_what_has_no_loss_or_cannot_be_read_is_refused(tmp_path: Path, capsys: p
     texts.write_text("\u200b\n", encoding="utf-8")
     assert typed(model, "--input_file", texts) == 2
     assert "text 1: holds no token" in capsys.readouterr().err
+
+
+def test_options_that_do_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = tuned(tmp_path, "choices")
+    assert typed(model, "--input_file", data, "--mlm_probability", 0.3, "--seed", 1) == 2
+    said = capsys.readouterr().err
+    assert "--mlm_probability: has no effect on a fine-tuned model\n  value: 0.3" in said
+    assert "--seed: has no effect on a fine-tuned model\n  value: 1" in said
+    texts = toy.model_folder(tmp_path / "texts", toy.random_model())
+    assert typed(texts, "--input_file", data, "--text_column", "a", "--on_bad", "skip") == 2
+    said = capsys.readouterr().err
+    assert "--text_column: has no effect on texts, one a line" in said
+    assert "--on_bad: has no effect on texts, one a line" in said

@@ -222,7 +222,9 @@ def test_empty_texts_have_answers_too(models: dict[str, Path], tmp_path: Path) -
         ("answers", "--output_file: has no format"),
         ("answers.txt", "--output_file: has no format"),
         ("answers.json", "--output_file: is the format of answers to questions"),
-        ("single-1.jsonl", "--output_file: is the input, which the answers would overwrite"),
+        ("single-1.jsonl", "--output_file: is the input, which would be overwritten"),
+        ("nbest_predictions.json", "--output_file: is the name of a file that is written beside it"),
+        ("null_odds.json", "--output_file: is the name of a file that is written beside it"),
     ],
 )
 def test_outputs_that_cannot_be_are_refused(
@@ -234,6 +236,30 @@ def test_outputs_that_cannot_be_are_refused(
     assert said in capsys.readouterr().err
     assert data.read_bytes() == before
     assert output == data.name or not data.with_name(output).exists()
+
+
+@pytest.mark.parametrize("named", ["{folder}", "{folder}/*.json*", "a.json, {output}"])
+@pytest.mark.parametrize("output", ["x.jsonl", "null_odds.json"])
+def test_no_input_of_a_folder_or_a_glob_is_overwritten(
+    models: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    output: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.json", output):
+        (tmp_path / name).write_bytes(validation_file(models["questions"], "questions").read_bytes())
+    before = (tmp_path / output).read_bytes()
+    # A .json of answers has null_odds.json beside it.
+    written = tmp_path / (output if output.endswith(".jsonl") else "answers.json")
+    assert predict(models["questions"], named.format(folder=tmp_path, output=output), written) == 2
+    said = capsys.readouterr().err
+    assert "--output_file: is the input, which would be overwritten" in said
+    assert str(tmp_path / output) in said
+    assert (tmp_path / output).read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", output}
 
 
 def test_a_folder_that_is_not_there_is_refused(

@@ -256,6 +256,22 @@ def test_labels_of_another_shape_or_outside_their_range_are_refused(name: str, l
         model_of()(INPUT_IDS, **inputs)
 
 
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        (
+            POSITIONS - POSITIONS.max() + 21,
+            r"mlm_positions: is no position of the batch\n  value: 21\n  expected: 0 to 20",
+        ),
+        (POSITIONS - POSITIONS.min() - 1, r"mlm_positions: is no position of the batch\n  value: -1"),
+        (POSITIONS[:, None], r"mlm_positions: has shape \(4, 1\)\n  expected: \(n,\)"),
+    ],
+)
+def test_positions_outside_the_batch_are_refused(positions: Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        model_of()(INPUT_IDS, mlm_positions=positions, mlm_targets=TARGETS)
+
+
 # ---- the sum of pre-training -----------------------------------------------------------------------------------------
 
 

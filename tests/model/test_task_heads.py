@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -256,6 +257,15 @@ def test_the_loss_is_computed_in_float32_where_the_model_is_narrower() -> None:
         (
             lambda: text_model()(INPUT_IDS, labels=torch.tensor([0, 1, 1]), class_weights=torch.ones(2)),
             r"class_weights: has shape \(2,\)\n  expected: \(3,\), a weight for each class",
+        ),
+        *(
+            (
+                lambda shape=shape: text_model(problem_type="multi_label_classification")(
+                    INPUT_IDS, labels=torch.eye(3), class_weights=torch.ones(shape)
+                ),
+                rf"class_weights: has shape {re.escape(str(shape))}\n  expected: \(3,\), a weight for each class",
+            )
+            for shape in ((1,), (2,), (3, 1), (3, 3))
         ),
         (
             lambda: text_model()(INPUT_IDS, labels=torch.tensor([0, 1, 1]), label_smoothing=1.0),

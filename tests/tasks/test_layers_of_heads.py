@@ -1,6 +1,7 @@
 """`--layers`, `--combine` and `--compare_layers` of fine-tuning, from the flags to the folder and back."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,25 @@ def test_layers_that_cannot_be_are_refused(tmp_path: Path, base: Path, values: d
 def test_what_comparing_layers_sets_itself_is_not_given(tmp_path: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"--compare_layers: {message}"):
         finetune_config(tmp_path, tmp_path, tmp_path, kind="single", compare_layers=True, **values)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": None}, "lacks num_hidden_layers"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers: is not a positive whole number"),
+        ({"model_type": "gpt2"}, "gpt2"),
+    ],
+)
+def test_layers_of_no_bert_are_not_compared(tmp_path: Path, base: Path, change: dict[str, Any], message: str) -> None:
+    folder = tmp_path / "base"
+    shutil.copytree(base, folder)
+    saved = {**json.loads((folder / "config.json").read_text("utf-8")), **change}
+    saved = {name: value for name, value in saved.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(saved), encoding="utf-8")
+    train = write_task(tmp_path / "data", "single", number=4)
+    given = {"max_steps": 1, "validation_split": 0.5, "compare_layers": True}
+    with pytest.raises(InputError, match=message) as problem:
+        run(finetune_config(folder, train, tmp_path / "run", kind="single", **given))
+    assert str(folder / "config.json") in str(problem.value)
+    assert not (tmp_path / "run").exists()

@@ -496,4 +496,19 @@ def test_a_run_that_leaves_the_model_worse_than_it_was_is_an_error(store: Path, 
     )
     with pytest.raises(InputError, match=r"--learning_rate: the held-out loss was \d\.\d+ before training and is"):
         pretrain(spoiled)
-    assert (tmp_path / "bad" / "eval_results.json").exists()
+    # All that shows where it went wrong is there, but not what tells that a run is finished.
+    assert {"model.safetensors", "run.json", "metrics.jsonl"} <= {path.name for path in (tmp_path / "bad").iterdir()}
+    assert not (tmp_path / "bad" / "eval_results.json").exists()
+
+
+def test_results_are_written_last(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def last(directory: Path, results: object) -> None:
+        seen.append({path.name for path in directory.iterdir()})
+
+    monkeypatch.setattr("bertkit.train.record.write_results", last)
+    pretrain(toy_config(store, tmp_path / "run"))
+    [before] = seen
+    assert {"model.safetensors", "config.json", "vocab.txt", "README.md"} <= before
+    assert "best_step" in read(tmp_path / "run" / "run.json")

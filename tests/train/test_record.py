@@ -41,3 +41,10 @@ def test_the_versions_of_what_numbers_depend_on_are_named() -> None:
 def test_a_package_that_is_not_there_has_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "_PACKAGES", ("no-such-package-at-all",))
     assert versions() == {"no-such-package-at-all": "unknown"}
+
+
+def test_what_tells_that_a_run_is_finished_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr("bertkit.train.record.write_atomically", lambda path, _: written.append(path.name))
+    write_results(tmp_path, {"part": "test"})
+    assert written == ["eval_results.txt", "eval_results.json"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.commands import pretrain as pretraining
-from bertkit.commands.running import has_checkpoint
+from bertkit.commands.running import has_checkpoint, require_no_model
 from bertkit.commands.vocab import build_vocabulary
 from bertkit.console import result, say, table
 from bertkit.errors import InputError
@@ -64,6 +64,7 @@ def run(config: Config) -> None:
             remedy="name another folder; or go on with that run: bertkit pretrain --output_dir "
             f"{directory} --resume_from last",
         )
+    require_no_model(directory)
     corpus = _corpus(config, directory)
     _step(2, "a vocabulary is learnt from the training part")
     tokenizer = build_vocabulary(corpus, vocab_size=config.vocab_size, do_lower_case=config.do_lower_case)

@@ -12,6 +12,7 @@ from bertkit.console import Progress, result, say
 from bertkit.errors import InputError
 from bertkit.options import ALLOW_BIN, argument, option
 from bertkit.text.given import GivenTexts, given_texts
+from bertkit.text.readers import require_no_input
 
 EXAMPLE = "bertkit embed --model DIR --input_file texts.txt --output_file vectors.npz"
 
@@ -66,6 +67,8 @@ def run(config: Config) -> None:
             remedy="or --pooling none and a .jsonl file, where each layer stands by itself",
         )
     texts = given_texts(config.texts, config.input_file, example=EXAMPLE)
+    if config.input_file is not None:
+        require_no_input([config.output_file], config.input_file)
     settings = EmbeddingSettings(
         layers=tuple(config.layers),
         combine=config.combine or ("concat" if apart else "last"),

@@ -13,6 +13,7 @@ from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
+from bertkit.text.readers import require_no_input
 
 SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
 
@@ -30,7 +31,13 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Print the figures."""
+    """Print the figures.
+
+    Raises:
+        InputError: --output_file is one of the inputs; what `evaluate` raises.
+    """
+    if config.output_file is not None:
+        require_no_input([Path(config.output_file)], config.input_file)
     figures, tables, coverage = evaluate(config)
     everything = {**figures, **tables, "coverage": coverage}
     if config.output_file is not None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from bertkit.commands.running import require_no_model
 from bertkit.console import result, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.files import file_written_atomically, require_folder_or_nothing, write_atomically
-from bertkit.options import ALLOW_BIN, group, option
+from bertkit.options import ALLOW_BIN, group, option, unused, values_of
 
 if TYPE_CHECKING:
     from bertkit.model.architectures import Model
@@ -48,14 +49,18 @@ class Config:
         if self.input_file is not None and self.head is not None:
             expected = "the head of fine-tuning, which the examples are for"
             raise InputError("has no metric", field="--head", value=self.head, expected=expected)
+        if self.input_file is None and (
+            problems := unused(values_of(self.reading), values_of(ReadingSettings()), why="without --input_file")
+        ):
+            raise InputErrors(problems)
 
 
 def run(config: Config) -> None:
     """Write the files and print their paths.
 
     Raises:
-        InputError: no such model or head; the extra `onnx` is not installed; answers that differ from the model's;
-            anything wrong with the examples, before a file is written.
+        InputError: a folder that holds a model already; no such model or head; the extra `onnx` is not installed;
+            answers that differ from the model's; anything wrong with the examples, before a file is written.
     """
     from bertkit.model import export
     from bertkit.model.hub import model_directory
@@ -63,6 +68,7 @@ def run(config: Config) -> None:
     from bertkit.pipelines.batches import fitting_tokenizer
 
     require_folder_or_nothing(config.output_dir, flag="--output_dir")
+    require_no_model(config.output_dir)
     if config.format == "onnx":
         export.require_onnx()
     folder = model_directory(config.model, allow_pickle_weights=config.allow_bin)

@@ -107,6 +107,8 @@ class Config:
                 remedy = "leave --resume_from away: the same command goes on with what was begun"
                 raise InputError("are several runs", field="--seeds", remedy=remedy)
             _numbers(self.seeds)
+            if self.training.seed != TrainSettings.seed:
+                raise InputError("has no effect beside --seeds", field="--seed", value=self.training.seed)
         if self.compare_layers and (self.seeds is not None or self.training.resume_from is not None):
             raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
         if self.compare_layers and (self.settings.combine != "last" or self.freeze_layers is not None):
@@ -246,12 +248,13 @@ def _run_layers(config: Config) -> None:
 
 def _layers_to_compare(config: Config) -> tuple[int, ...]:
     """The layers of --layers, or all that the model has above its embeddings."""
-    from bertkit.model.config import read_json_object
+    from bertkit.model.config import config_from_json, read_json_object
     from bertkit.model.hub import model_directory
     from bertkit.model.layer_mix import checked_layers
 
     base = model_directory(config.model_name_or_path, allow_pickle_weights=config.allow_bin)
-    number = int(read_json_object(base / "config.json")["num_hidden_layers"])
+    path = base / "config.json"
+    number = config_from_json(read_json_object(path), file=path).num_hidden_layers
     if config.settings.layers == TaskSettings().layers:
         return tuple(range(1, number + 1))
     layers = checked_layers(config.settings.layers, num_hidden_layers=number)

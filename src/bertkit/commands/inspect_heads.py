@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.commands.running import require_no_model
 from bertkit.console import Progress, result, result_json, table
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.errors import InputError
+from bertkit.errors import InputError, InputErrors
 from bertkit.files import require_folder_or_nothing
-from bertkit.options import ALLOW_BIN, argument, group, option
+from bertkit.options import ALLOW_BIN, argument, group, option, unused, values_of
 
 if TYPE_CHECKING:
     from bertkit.model.importance import Importance
     from bertkit.model.pretrained import Model
-
-MODEL_FILES = ("model.safetensors", "manifest.json", "checkpoints")
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class Config:
             raise InputError("is missing", field=field, expected="--prune_heads and --output_dir, or neither")
         if self.prune_heads is not None and self.prune_heads < 1:
             raise InputError("takes nothing out", field="--prune_heads", value=self.prune_heads, expected="1 or more")
-        if self.output_dir is not None and any((self.output_dir / name).exists() for name in MODEL_FILES):
-            raise InputError("holds a model", file=self.output_dir, field="--output_dir", remedy="name another folder")
+        if self.output_dir is not None:
+            require_no_model(self.output_dir)
 
 
 def run(config: Config) -> None:
@@ -95,6 +94,7 @@ def _measured(config: Config) -> "tuple[Model, Importance, dict[str, bytes]]":
 
     folder = model_directory(config.path, allow_pickle_weights=config.allow_bin)
     head = head_on_disk(folder, allow_pickle_weights=config.allow_bin)
+    _require_effect(config, fine_tuned=head in TASKS)
     with Progress("measuring", total=None, unit="rows") as progress:
         if head in TASKS:
             predictor = open_predictor(folder, allow_bin=config.allow_bin)
@@ -122,6 +122,21 @@ def _measured(config: Config) -> "tuple[Model, Importance, dict[str, bytes]]":
             seen=progress.advance,
         )
         return model, found, _tokenizer_files(tokenizer, model)
+
+
+def _require_effect(config: Config, *, fine_tuned: bool) -> None:
+    """Refuse options that were set and that this model's examples do not know.
+
+    Raises:
+        InputErrors: all of them.
+    """
+    if fine_tuned:
+        given = {"mlm_probability": config.mlm_probability, "seed": config.seed}
+        problems = unused(given, {name: getattr(Config, name) for name in given}, why="on a fine-tuned model")
+    else:
+        problems = unused(values_of(config.reading), values_of(ReadingSettings()), why="on texts, one a line")
+    if problems:
+        raise InputErrors(problems)
 
 
 def _tokenizer_files(tokenizer: Any, model: "Model") -> dict[str, bytes]:

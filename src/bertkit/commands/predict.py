@@ -16,8 +16,10 @@ from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
 from bertkit.tasks.task_settings import QUESTIONS, require_known
+from bertkit.text.readers import require_no_input
 
 FORMATS = (".jsonl", ".tsv", ".json")
+NBEST, NULL_ODDS = "nbest_predictions.json", "null_odds.json"  # beside a .json of answers to questions
 
 
 @dataclass(frozen=True)
@@ -39,22 +41,28 @@ class Config:
             raise InputError(
                 "has no format", field="--output_file", value=self.output_file, expected=" | ".join(FORMATS)
             )
-        if Path(self.output_file).resolve() in [Path(one.strip()).resolve() for one in self.input_file.split(",")]:
+        if Path(self.output_file).name in (NBEST, NULL_ODDS):
             raise InputError(
-                "is the input, which the answers would overwrite",
+                "is the name of a file that is written beside it",
                 field="--output_file",
                 value=self.output_file,
-                remedy="name another file",
+                remedy="name another file, such as predictions.json",
             )
 
 
 def run(config: Config) -> None:
-    """Answer the file and say what was not seen of it."""
+    """Answer the file and say what was not seen of it.
+
+    Raises:
+        InputError: no fine-tuned model, anything wrong with the data, an input that would be overwritten.
+    """
     from bertkit.data.examples.reading import ExampleReport
     from bertkit.tasks.example_files import read_examples
     from bertkit.tasks.opening import open_predictor
 
     path = Path(config.output_file)
+    beside = [path.with_name(name) for name in (NBEST, NULL_ODDS)] if path.suffix == ".json" else []
+    require_no_input([path, *beside], config.input_file)
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
     name, reading = predictor.task.name, config.reading
     if path.suffix == ".json" and name != QUESTIONS:
@@ -119,8 +127,8 @@ def _write_squad(path: Path, answers: list[Any]) -> None:
 
     contents = {
         path.name: predictions_json(answers),
-        "nbest_predictions.json": nbest_json(answers),
-        "null_odds.json": null_odds_json(answers),
+        NBEST: nbest_json(answers),
+        NULL_ODDS: null_odds_json(answers),
     }
     for name, content in contents.items():
         write_atomically(path.with_name(name), json.dumps(content, indent=2, ensure_ascii=False) + "\n")

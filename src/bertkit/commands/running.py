@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from bertkit.train.runtime import Runtime
     from bertkit.train.state import TrainState
 
+# What tells the folder of a model, a finished run or a store, whose vocabulary must not be another one afterwards.
+MODEL_FILES = ("model*.safetensors", "pytorch_model*.bin", "eval_results.json", "manifest.json")
+
 
 def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: str | None) -> None:
     """Refuse to write a run over another one, or over the model it starts from.
@@ -52,6 +55,18 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
             field="--output_dir",
             remedy="name another folder",
         )
+    if resume_from is None:
+        require_no_model(directory)
+
+
+def require_no_model(directory: Path) -> None:
+    """Refuse to write a model, or what is made of one, into the folder of another.
+
+    Raises:
+        InputError: weights stand there, or a run has left checkpoints or results, or it is a store.
+    """
+    if has_checkpoint(directory) or any(file for name in MODEL_FILES for file in directory.glob(name)):
+        raise InputError("holds a model or a store", file=directory, field="--output_dir", remedy="name another folder")
 
 
 def has_checkpoint(directory: Path) -> bool:
@@ -100,7 +115,7 @@ class Run(Protocol):
         ...
 
     def finish(self, job: "Job", state: "TrainState") -> dict[str, Any]:
-        """Put the best model into the run's folder and return its results."""
+        """Put the best model into the run's folder and return its results, which are not written yet."""
         ...
 
 
@@ -117,7 +132,7 @@ def carry_out(
         Stopped: a signal asked to; what was trained is saved.
     """
     from bertkit.train.loop import train
-    from bertkit.train.record import GIVEN, update_run
+    from bertkit.train.record import GIVEN, update_run, write_results
     from bertkit.train.run import require_learned
 
     job, state = work.start(training, settings=of_the_run, record=values_of(config))
@@ -130,9 +145,13 @@ def carry_out(
         if signal_number := work.runtime.asked_to_stop():
             raise _stopped(signal_number, step=state.step, max_steps=job.max_steps)
         results = work.finish(job, state)
-    if work.runtime.is_first:
-        write_report(work.directory)
-    require_learned(job, state)
+    try:
+        require_learned(job, state)
+        if work.runtime.is_first:
+            write_results(work.directory, results)  # last: a run that has them is finished
+    finally:
+        if work.runtime.is_first:
+            write_report(work.directory)  # which shows, too, where it went wrong
     return results
 
 

@@ -63,7 +63,7 @@ def make_all(kind: str, members: Mapping[str, Member]) -> dict[str, Results]:
 
 def _require_same(member: Member) -> None:
     """Refuse to mix figures of runs that differ in more than what tells them apart."""
-    if not has_checkpoint(member.directory):
+    if not has_checkpoint(member.directory) and not (member.directory / RESULTS_JSON).is_file():
         return
     path = member.directory / RUN
     before = read_json_object(path).get(GIVEN) if path.is_file() else None

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, initialise
+from bertkit.model.inputs import check_positions
 from bertkit.model.losses import IGNORE_INDEX as IGNORE_INDEX
 from bertkit.model.losses import check_labels, cross_entropy, mean
 from bertkit.products import Linear, linear, round_rows
@@ -98,7 +99,8 @@ class PretrainingModel(nn.Module):
         next_sentence_label: (batch,) int64, 0 = B follows A, 1 = B is random, or IGNORE_INDEX.
 
         Raises:
-            InputError: labels without their head, of a wrong shape, out of range or given twice; an input refused.
+            InputError: labels or positions without their head, of a wrong shape, out of range or given twice; an input
+                refused.
         """
         self._check_labels(mlm_positions, mlm_targets, mlm_labels, next_sentence_label)
         encoded = self.encoder(
@@ -115,6 +117,9 @@ class PretrainingModel(nn.Module):
             check_labels("mlm_labels", mlm_labels, shape=shape, limit=self.config.vocab_size)
             mlm_positions = (mlm_labels.flatten() != IGNORE_INDEX).nonzero().squeeze(1)  # (n,)
             mlm_targets = mlm_labels.flatten()[mlm_positions]  # (n,)
+        elif mlm_positions is not None:
+            batch, seq = encoded.last_hidden_state.shape[:2]
+            check_positions(mlm_positions, batch=batch, seq=seq, name="mlm_positions")
         mlm_logits = self._mlm_logits(encoded.last_hidden_state, mlm_positions)
         nsp_logits = None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)  # (batch, 2)
         mlm_loss = nsp_loss = None

@@ -63,21 +63,21 @@ def check_inputs(
             _check_input(name, tensor, batch=batch, seq=seq, limit=limit)
 
 
-def check_positions(positions: Tensor, *, batch: int, seq: int) -> None:
-    """Refuse flat positions that are not (n,) or not of the batch.
+def check_positions(positions: Tensor, *, batch: int, seq: int, name: str = "read_positions") -> None:
+    """Refuse flat positions, called `name` in errors, that are not (n,) or not of the batch.
 
     Raises:
         InputError: one of these.
     """
     if positions.dim() != 1:
-        raise InputError(f"has shape {tuple(positions.shape)}", field="read_positions", expected="(n,)")
+        raise InputError(f"has shape {tuple(positions.shape)}", field=name, expected="(n,)")
     if positions.device.type != "cpu" or torch.compiler.is_compiling():
         return
     wrong = (positions < 0) | (positions >= batch * seq)
     if wrong.any():
         raise InputError(
             "is no position of the batch",
-            field="read_positions",
+            field=name,
             value=int(positions[wrong][0]),
             expected=f"0 to {batch * seq - 1}, row · {seq} + column",
         )

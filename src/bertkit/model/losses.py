@@ -42,9 +42,7 @@ def cross_entropy(
     real = labels != IGNORE_INDEX  # (n,)
     weights = None
     if class_weights is not None:
-        if class_weights.shape != logits.shape[1:]:
-            expected = f"({logits.size(1)},), a weight for each class"
-            raise InputError(f"has shape {tuple(class_weights.shape)}", field="class_weights", expected=expected)
+        check_class_weights(class_weights, classes=logits.size(1))
         weights = class_weights.to(wide)
     total = F.cross_entropy(
         wide,
@@ -127,6 +125,17 @@ def check_labels(name: str, labels: Tensor, *, shape: torch.Size, limit: int) ->
             field=name,
             expected=f"0 to {limit - 1}, or {IGNORE_INDEX} for none",
         )
+
+
+def check_class_weights(weights: Tensor, *, classes: int) -> None:
+    """Refuse weights that are not (classes,).
+
+    Raises:
+        InputError: they have another shape.
+    """
+    if weights.shape != (classes,):
+        expected = f"({classes},), a weight for each class"
+        raise InputError(f"has shape {tuple(weights.shape)}", field="class_weights", expected=expected)
 
 
 def check_choices(mask: Tensor, labels: Tensor | None, *, shape: torch.Size) -> None:

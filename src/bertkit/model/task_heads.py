@@ -14,7 +14,15 @@ from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput, initialise
 from bertkit.model.layer_mix import features, mix_of, text_features, text_positions, width_of
-from bertkit.model.losses import check_choices, check_labels, cross_entropy, in_float32, mean, position_loss
+from bertkit.model.losses import (
+    check_choices,
+    check_class_weights,
+    check_labels,
+    cross_entropy,
+    in_float32,
+    mean,
+    position_loss,
+)
 from bertkit.model.task_config import TaskConfig
 from bertkit.products import Linear
 
@@ -113,6 +121,8 @@ class SequenceClassificationModel(nn.Module):
             raise InputError(f"has shape {tuple(labels.shape)}", field="labels", expected=str(tuple(logits.shape)))
         if problem == "regression":
             return F.mse_loss(wide, labels.to(wide))
+        if class_weights is not None:
+            check_class_weights(class_weights, classes=logits.size(1))
         weights = None if class_weights is None else class_weights.to(wide)
         return F.binary_cross_entropy_with_logits(wide, labels.to(wide), pos_weight=weights)
 

@@ -33,7 +33,7 @@ from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.log import MetricsLog, closed_on_failure
 from bertkit.train.loop import Job, Log
-from bertkit.train.record import environment, update_run, write_results
+from bertkit.train.record import environment, update_run
 from bertkit.train.run import Task, facts_at_the_end, fingerprint_of, make_job, put_back, require_disk, state_at
 from bertkit.train.runtime import Runtime
 from bertkit.train.settings import TrainSettings
@@ -200,7 +200,6 @@ class FineTuningRun:
                 write_atomically(self.directory / name, content)
             coverage = {part: dict(report.rows()) for part, report in self.data.coverage.items()}
             update_run(self.directory, {**facts_at_the_end(state), "coverage": coverage})
-            write_results(self.directory, results)  # last: a run that has them is finished
         self.runtime.wait_for_all()  # until the first process has written
         return results
 

@@ -33,7 +33,7 @@ from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.log import MetricsLog, closed_on_failure
 from bertkit.train.loop import Job, Log
-from bertkit.train.record import environment, update_run, write_results
+from bertkit.train.record import environment, update_run
 from bertkit.train.run import Task, facts_at_the_end, fingerprint_of, make_job, put_back, require_disk, state_at
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TrainState
@@ -215,7 +215,6 @@ class PretrainingRun:
             "pairs": found.counts["nsp"],
         }
         if self.runtime.is_first:
-            write_results(self.directory, results)
             for name, content in self.files(model, job.settings, results=google_names(found.metrics)).items():
                 write_atomically(self.directory / name, content)
             update_run(self.directory, facts_at_the_end(state))

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +53,7 @@ def find_sources(input_file: str | None, *, encoding: str = "utf-8", flag: str =
     """
     if not input_file or not input_file.strip():
         raise InputError("no text was given", field=flag, expected="paths, comma separated; globs; folders")
-    # A comma may be part of a name, so the whole value is tried as a path first.
-    parts = [input_file] if os.path.lexists(input_file) else [part.strip() for part in input_file.split(",")]
-    paths: list[Path] = []
-    problems: list[InputError] = []
-    for part in filter(None, parts):
-        try:
-            paths += _files_of(part, flag)
-        except InputError as problem:
-            problems.append(problem)
+    paths, problems = _paths_of(input_file, flag)
     once = {os.path.realpath(path): path for path in reversed(paths)}  # the first way to name a file wins
     unique = [path for path in paths if once[os.path.realpath(path)] is path]
     if len(unique) < len(paths):
@@ -72,6 +64,36 @@ def find_sources(input_file: str | None, *, encoding: str = "utf-8", flag: str =
     if problems:
         raise InputErrors(problems)
     return _named(unique, encoding)
+
+
+def require_no_input(outputs: Iterable[Path], input_file: str, *, flag: str = "--output_file") -> None:
+    """Refuse to write over a file that `--input_file` names, by its path, a folder or a glob.
+
+    outputs: the files to be written; flag: what the error calls them.
+
+    Raises:
+        InputError: one of them is an input. (What is wrong with the inputs themselves `find_sources` says.)
+    """
+    inputs, _ = _paths_of(input_file, flag)
+    for output in outputs:
+        if output.exists() and any(output.samefile(path) for path in inputs):
+            raise InputError(
+                "is the input, which would be overwritten", field=flag, value=str(output), remedy="name another file"
+            )
+
+
+def _paths_of(input_file: str, flag: str) -> tuple[list[Path], list[InputError]]:
+    """The files that are named, in order, and what is wrong with the names."""
+    # A comma may be part of a name, so the whole value is tried as a path first.
+    parts = [input_file] if os.path.lexists(input_file) else [part.strip() for part in input_file.split(",")]
+    paths: list[Path] = []
+    problems: list[InputError] = []
+    for part in filter(None, parts):
+        try:
+            paths += _files_of(part, flag)
+        except InputError as problem:
+            problems.append(problem)
+    return paths, problems
 
 
 def _files_of(part: str, flag: str) -> list[Path]:

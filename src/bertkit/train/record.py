@@ -65,10 +65,11 @@ def write_results(run_directory: Path, results: Mapping[str, Any]) -> None:
 
     Of results by part the second has a line `part_name = value` for each single value; tables are in the first alone.
     """
-    write_atomically(run_directory / RESULTS_JSON, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     flat: dict[str, Any] = {}
     for name, value in results.items():
         by_name = {f"{name}_{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
         flat |= {key: one for key, one in by_name.items() if not isinstance(one, dict | list)}
     lines = [f"{name} = {value}\n" for name, value in sorted(flat.items())]
     write_atomically(run_directory / RESULTS_TEXT, "".join(lines))
+    # Last, as a run that has this file is finished.
+    write_atomically(run_directory / RESULTS_JSON, json.dumps(results, indent=2, ensure_ascii=False) + "\n")

@@ -157,7 +157,7 @@ def require_disk(job: Job, directory: Path) -> int:
 
 
 def require_learned(job: Job, state: TrainState) -> None:
-    """Refuse to end as if all were well where training made nothing better; what it left is on disk.
+    """Refuse to end as if all were well where training made nothing better; the model and the log of it are on disk.
 
     Raises:
         InputError: no step was made, the best held-out figure is worse than before training, or the training loss
