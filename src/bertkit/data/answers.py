@@ -160,18 +160,27 @@ def best_threshold(
     """Return (null_score_diff_threshold, mean score) that is best on these questions, of a validation part.
 
     scores: id → exact match or F1, 0 to 1, of the answer's best text, for questions that have an answer.
-    A question without one scores 1 where none is given.  Of thresholds as good, the lowest: fewest answers.
+    A question without one scores 1 where none is given.  Of cuts between two questions as good, the lowest: fewest
+    answers; the threshold lies in its middle, and beyond all questions as near to 0 as may be.
     """
     ranked = sorted(answers, key=_odds)
+    odds = [_odds(answer) for answer in ranked]
     current = float(len(unanswerable_ids & {answer.id for answer in answers}))  # no question is answered
-    threshold = float(np.nextafter(_odds(ranked[0]), -np.inf)) if ranked else 0.0
-    best = current
+    best, answered = current, 0
     for place, answer in enumerate(ranked):
         if answer.best.text:
             current += -1.0 if answer.id in unanswerable_ids else scores[answer.id]
-        last_of_ties = place + 1 == len(ranked) or _odds(ranked[place + 1]) != _odds(answer)
+        last_of_ties = place + 1 == len(ranked) or odds[place + 1] != odds[place]
         if last_of_ties and current > best:
-            best, threshold = current, _odds(answer)
+            best, answered = current, place + 1
+    if not ranked:
+        threshold = 0.0
+    elif answered == 0:
+        threshold = min(0.0, float(np.nextafter(odds[0], -np.inf)))
+    elif answered == len(ranked):
+        threshold = max(0.0, odds[-1])
+    else:
+        threshold = (odds[answered - 1] + odds[answered]) / 2
     return threshold, best / max(1, len(ranked))
 
 
