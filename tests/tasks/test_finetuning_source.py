@@ -51,7 +51,7 @@ def test_what_is_counted_of_a_step_is_what_its_batches_hold(parts: Parts) -> Non
         shapes = [shape(batch) for batch in found.micro_batches]
         assert found.slots == sum(rows * width for rows, width in shapes)
         squares = sum(rows * width**2 for rows, width in shapes)
-        costs = {"slots": found.slots, "squares": squares, "targets": 0, "pairs": 0}
+        costs = {"tokens": found.slots, "squares": squares, "targets": 0, "pairs": 0}
         assert found.flops == training_flops(parts.model.config, **costs)
         assert 0 < found.tokens <= found.slots
         masks = [batch.get("attention_mask") for batch in found.micro_batches]
