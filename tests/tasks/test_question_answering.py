@@ -193,7 +193,7 @@ def test_the_threshold_is_tuned_where_answers_may_be_empty(tmp_path: Path) -> No
         QuestionAnswer(id, text, (Candidate(text, 0, 0, 1.0, 0, len(text)),), odds)
         for id, text, odds in (("1", "tower", 0.5), ("2", "hill", 2.0), ("3", "hill", 1.0))
     ]
-    assert TASK.tuned(examples, answers, EITHER).threshold == 1.0
+    assert TASK.tuned(examples, answers, EITHER).threshold == 1.5
     assert TASK.tuned(examples, answers, Knowledge()) == Knowledge()
     assert TASK.tuned([], [], EITHER) == EITHER
 
