@@ -20,6 +20,7 @@ from toy_run import toy_config, toy_model_config, toy_tokenizer
 from toy_tasks import finetune_config
 
 from bertkit.commands import pretrain as command
+from bertkit.commands import running
 from bertkit.commands.finetune import finetune
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
@@ -61,7 +62,7 @@ def runs(folder: Path, store: str, configs: dict[str, dict[str, Any]]) -> dict[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
         patch.setattr(trial, "MEASURED_SECONDS", 0.1)
-        patch.setattr(command, "write_report", lambda _: None)
+        patch.setattr(running, "write_report", lambda _: None)
         patch.setattr(command, "_with_length", noted)
         for name, values in configs.items():
             config = toy_config(Path(store), folder / name, hang_timeout=60.0, **values)
@@ -164,7 +165,7 @@ def resumed(folder: Path, store: str, values: dict[str, Any], step: int) -> list
     started, names = runtime.start(TrainSettings()), ("straight", "resumed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
-        patch.setattr(command, "write_report", lambda _: None)
+        patch.setattr(running, "write_report", lambda _: None)
         for name in names:
             again = {"resume_from": f"{folder / name}/checkpoints/step-{step}"} if name == "resumed" else {}
             command.pretrain(toy_config(Path(store), folder / name, hang_timeout=60.0, **values, **again))

@@ -13,6 +13,7 @@ import pytest
 from toy_run import metrics_of, toy_config
 
 from bertkit.commands import pretrain as command
+from bertkit.commands import running
 from bertkit.errors import Stopped
 from bertkit.train import loop, trial
 from bertkit.train.feed import StepBatches
@@ -113,7 +114,7 @@ def _quick() -> Iterator[None]:
     """Leave out what says nothing of the numbers of a run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
-        patch.setattr(command, "write_report", lambda _: None)
+        patch.setattr(running, "write_report", lambda _: None)
         yield
 
 
