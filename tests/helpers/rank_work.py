@@ -186,9 +186,8 @@ def rehearsals(folder: Path, store: str) -> dict[str, list[list[str]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "matrix_rate", lambda _: 1e9)
         patch.setattr(trial, "MEASURED_SECONDS", 0.1)
-        patch.setattr("bertkit.tasks.rehearsals.OVERFIT_STEPS", 100)
         for name in ("dry_run", "verify_resume", "overfit_one_batch"):
-            values = {name: True, "learning_rate": 0.02, "warmup_ratio": 0.0, "hang_timeout": 60.0}
+            values = {name: True, "learning_rate": 0.02, "warmup_ratio": 0.0, "hang_timeout": 60.0, "max_steps": 100}
             found[name] = command._rehearsed(toy_config(Path(store), folder / "run", **values))
     runtime.start(TrainSettings()).wait_for_all()
     found["left"] = [[path.name] for path in folder.iterdir() if path.is_dir()]
