@@ -47,6 +47,15 @@ def test_many_problems_are_shown_up_to_a_limit_with_the_total() -> None:
     assert lines[-1] == "20 of 30 problems shown"
 
 
+def test_what_to_do_about_a_kind_of_problems_is_said_once() -> None:
+    one, other = (InputError("is no number", line=n, file="a", value="x" * n, remedy="mend it") for n in (1, 2))
+    third = InputError("is no number", line=3, file="a", value="y", remedy="leave it out")
+    assert str(InputErrors([one, other, third])) == (
+        "a:1: is no number\n  value: 'x'\n  what to do: mend it\na:2: is no number: 'xx'\n"
+        "a:3: is no number\n  value: 'y'\n  what to do: leave it out\n3 of 3 problems shown"
+    )
+
+
 def test_one_problem_of_several_reads_like_one() -> None:
     one = InputError("is blank", file="a", line=1)
     assert str(InputErrors([one])) == str(one)

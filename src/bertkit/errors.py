@@ -35,13 +35,7 @@ class InputError(ValueError):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        place = "" if self.file is None else str(self.file)
-        if self.line is not None:
-            place += f":{self.line}"
-        parts = [place] if place else []
-        if self.field is not None:
-            parts.append(self.field)
-        lines = [": ".join([*parts, self.problem])]
+        lines = [self._headline()]
         if self.value is not None:
             lines.append(f"  value: {_shortened(self.value)}")
         if self.expected is not None:
@@ -50,9 +44,25 @@ class InputError(ValueError):
             lines.append(f"  what to do: {self.remedy}")
         return "\n".join(lines)
 
+    def _headline(self) -> str:
+        """Where and what."""
+        place = "" if self.file is None else str(self.file)
+        if self.line is not None:
+            place += f":{self.line}"
+        parts = [part for part in (place, self.field) if part]
+        return ": ".join([*parts, self.problem])
+
+    def said_again(self) -> str:
+        """Return the message in one line, for a list in which an error of the same kind was said in full."""
+        return self._headline() + ("" if self.value is None else f": {_shortened(self.value)}")
+
+    def is_like(self, other: "InputError") -> bool:
+        """Return whether the same is wrong, expected and to be done, at another place."""
+        return all(getattr(self, name) == getattr(other, name) for name in ("problem", "field", "expected", "remedy"))
+
 
 class InputErrors(InputError):
-    """Several problems found in one pass; shows the first 20 and the total.
+    """Several problems found in one pass; shows the first 20 and the total, what to do about a kind of them once.
 
     total: their number, where only the first of them were kept; None: all are given.
     """
@@ -67,7 +77,12 @@ class InputErrors(InputError):
         return _errors_again, (self.problems, self.total)  # for another process; by default it would get the message
 
     def _message(self) -> str:
-        shown = "\n".join(str(problem) for problem in self.problems[:SHOWN_PROBLEMS])
+        problems = self.problems[:SHOWN_PROBLEMS]
+        lines: list[str] = []
+        for place, problem in enumerate(problems):
+            is_said = problem.remedy is not None and any(map(problem.is_like, problems[:place]))
+            lines.append(problem.said_again() if is_said else str(problem))
+        shown = "\n".join(lines)
         if self.total == 1:
             return shown
         return f"{shown}\n{min(len(self.problems), SHOWN_PROBLEMS)} of {self.total} problems shown"

@@ -137,7 +137,10 @@ def test_a_threshold_of_the_model_is_used(models: dict[str, Path], capsys: pytes
     saved = json.loads((model / "task.json").read_text(encoding="utf-8"))
     assert saved["knowledge"]["threshold"] is not None
     assert evaluate(model, validation_file(model, "questions2"), "--json") == 0
-    tuned = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    threshold = saved["knowledge"]["threshold"]
+    assert f"a question gets no answer where its null_odds are above {threshold:.3f}" in printed.err
+    tuned = json.loads(printed.out)
     assert tuned["f1"] == pytest.approx(tuned["squad_v2"]["best_f1"] / 100, abs=1e-6)
 
 

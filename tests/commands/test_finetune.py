@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from toy_run import metrics_of, stopped_before
 from toy_tasks import TASK_OF, finetune_config, write_base, write_task
@@ -15,7 +16,7 @@ from bertkit.cli import main
 from bertkit.commands import finetune as command
 from bertkit.commands.finetune import finetune
 from bertkit.tasks.sequence_classification import SequenceClassification
-from bertkit.train.loop import LossSums
+from bertkit.train.loop import Job, LossSums
 
 QUICK = ("--batch_size", "8", "--max_seq_length", "32")
 OF_QUESTIONS = ("--doc_stride", "8", "--max_query_length", "8")
@@ -66,6 +67,25 @@ def test_three_epochs_are_made_unless_said_otherwise(
     assert (written["learning_rate"], written["adam_beta2"]) == (5e-5, 0.999)
 
 
+def test_minutes_become_steps_and_leave_no_other_trace(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(job: Job) -> float:
+        with torch.no_grad():  # measuring changes the weights of a copy
+            for parameter in job.module.module.parameters():
+                parameter.zero_()
+        return 2.5
+
+    monkeypatch.setattr("bertkit.train.trial.seconds_a_step", measured)
+    train = write_task(tmp_path, "single", number=20)
+    assert main(words("single", base, train, tmp_path / "minutes", "--max_minutes", 0.25)) == 0
+    assert "0.25 minutes are 6 steps here, 2.00 epochs" in capsys.readouterr().err
+    assert main(words("single", base, train, tmp_path / "steps", "--max_steps", 6)) == 0
+    assert metrics_of(tmp_path / "minutes") == metrics_of(tmp_path / "steps")
+    written = yaml.safe_load((tmp_path / "minutes" / "settings.yaml").read_text(encoding="utf-8"))
+    assert (written["max_steps"], written["max_minutes"]) == (6, None)
+
+
 def test_a_run_is_resumed_by_its_own_settings_file(base: Path, tmp_path: Path) -> None:
     train = write_task(tmp_path, "single", number=20)
     values = {"validation_split": 0.2, "max_steps": 6, "eval_every": 2}
@@ -104,7 +124,6 @@ def test_skipped_records_are_counted(base: Path, tmp_path: Path, capsys: pytest.
         ("single", ("--max_seq_length", 65), "--max_seq_length: is longer than the 64 positions of the model"),
         ("single", ("--max_seq_length", 2), "--max_seq_length: leaves no room for the text"),
         ("single", ("--max_seq_length", 0), "--max_seq_length: is not a number of 1 or more"),
-        ("single", ("--max_minutes", 1), "--max_minutes: is for pre-training"),
         ("single", ("--max_steps", 1, "--num_train_epochs", 1), "set the same thing"),
         ("single", ("--validation_split", 0), "--validation_split: is no share"),
         ("single", ("--validation_split", 1.5), "--validation_split: is no share"),
@@ -228,7 +247,6 @@ def test_help_speaks_of_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(capsys.readouterr().out.split())
     assert "--num_train_epochs passes over the training examples in all; null with no max_steps: 3" in shown
     assert "--eval_every steps between two evaluations; null: an epoch" in shown
-    assert "--max_minutes of pre-training alone" in shown
     assert "a tenth of the run" not in shown
     assert main(["pretrain", "--help"]) == 0
     assert "null: a tenth of the run" in " ".join(capsys.readouterr().out.split())

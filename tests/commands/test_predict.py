@@ -156,6 +156,16 @@ def test_answers_to_questions_are_written_as_the_scripts_of_the_sets_read_them(
     assert all((text == "") == (odds[id] > threshold) for id, text in found.items() if id in odds)
 
 
+def test_the_threshold_of_labels_is_said(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = models["multi"]
+    threshold = json.loads((model / "task.json").read_text(encoding="utf-8"))["knowledge"]["threshold"]
+    capsys.readouterr()
+    assert predict(model, validation_file(model, "multi"), tmp_path / "a.jsonl") == 0
+    assert f"a text gets every label of a probability from {threshold:.3f} up" in capsys.readouterr().err
+
+
 def test_three_hundred_words_get_three_hundred_tags(models: dict[str, Path], tmp_path: Path) -> None:
     # Case 37, by a model of 48 tokens a row; the only place is among the last ten words.
     words = ["the", "moon", "sees"] * 98 + ["the", "moon", "sees", "the", "tower", "loves"]

@@ -15,6 +15,7 @@ from bertkit.commands import pretrain as command
 from bertkit.errors import InputError
 from bertkit.model.costs import training_flops
 from bertkit.tasks import rehearsals
+from bertkit.tasks.pretraining_run import MeanStep
 from bertkit.tasks.rehearsals import costs, in_bytes, in_time
 from bertkit.train import loop, trial
 from bertkit.train.feed import StepBatches
@@ -72,8 +73,8 @@ def test_a_dry_run_says_what_a_run_would_cost_and_trains_nothing(
 def test_every_row_of_the_costs_computed_again(store: Path, tmp_path: Path) -> None:
     config = toy_config(store, tmp_path / "run", max_steps=100, ema_decay=0.9, keep_every=10, save_total_limit=3)
     work = command.open_work(config)
-    rows = dict(costs(work, config.training, seconds_a_step=0.5))
     step = work.source.step(0)
+    rows = dict(costs(work, config.training, step=MeanStep(0.5, step.tokens, step.flops)))
     flops = training_flops(
         work.model.config,
         tokens=step.tokens,

@@ -62,6 +62,7 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     from bertkit.tasks.opening import open_predictor
 
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    predictor.say_thresholds()
     examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())

@@ -28,7 +28,6 @@ FINE_TUNING = {"learning_rate": 5e-5, "adam_beta2": 0.999, "save_total_limit": 1
 HELPS = {
     "max_steps": "optimizer updates in all; null: from num_train_epochs",
     "num_train_epochs": f"passes over the training examples in all; null with no max_steps: {DEFAULT_EPOCHS:g}",
-    "max_minutes": "of pre-training alone: examples are few enough to count in epochs",
     "eval_every": "steps between two evaluations; null: an epoch",
     "early_stopping_patience": "end after so many evaluations in a row without a better one, which needs held-out "
     "examples; null: never",
@@ -94,13 +93,6 @@ class Config:
                 field="--early_stopping_patience",
                 value=self.training.early_stopping_patience,
                 remedy="give --validation_file or --validation_split",
-            )
-        if self.training.max_minutes is not None:
-            raise InputError(
-                "is for pre-training; examples are few enough to count in epochs",
-                field="--max_minutes",
-                value=self.training.max_minutes,
-                remedy="use --num_train_epochs or --max_steps",
             )
         if self.seeds is not None:
             if self.training.resume_from is not None:
@@ -183,14 +175,23 @@ def _settings_of_the_run(config: Config, work: "FineTuningRun") -> dict[str, Any
 def _with_length(config: Config, work: "FineTuningRun") -> Config:
     """Fix max_steps and how often is evaluated: every epoch, unless said otherwise."""
     training, an_epoch = config.training, work.source(config.training).steps_in_epoch
-    steps = training.max_steps
-    if steps is None:
+    if training.max_steps is not None:
+        steps = training.max_steps
+    elif training.max_minutes is not None:
+        steps = max(1, round(training.max_minutes * 60 / work.seconds_a_step(training)))
+        say(f"{training.max_minutes:g} minutes are {steps:,} steps here, {steps / an_epoch:.2f} epochs")
+    else:
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs
         steps = max(1, math.ceil(epochs * an_epoch))
         say(f"{epochs:g} epochs are {steps:,} steps")
     every = training.eval_every or an_epoch
     training = replace(
-        training, max_steps=steps, num_train_epochs=None, eval_every=every, save_every=training.save_every or every
+        training,
+        max_steps=steps,
+        num_train_epochs=None,
+        max_minutes=None,
+        eval_every=every,
+        save_every=training.save_every or every,
     )
     return replace(config, training=training)
 

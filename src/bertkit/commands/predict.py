@@ -64,6 +64,7 @@ def run(config: Config) -> None:
     beside = [path.with_name(name) for name in (NBEST, NULL_ODDS)] if path.suffix == ".json" else []
     require_no_input([path, *beside], config.input_file)
     predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    predictor.say_thresholds()
     name, reading = predictor.task.name, config.reading
     if path.suffix == ".json" and name != QUESTIONS:
         raise InputError(

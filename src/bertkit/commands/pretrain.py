@@ -188,9 +188,9 @@ def _rehearsed(config: Config) -> list[tuple[str, str]]:
         work = open_work(replace(config, output_dir=str(folder)))
         if config.overfit_one_batch:
             return rehearsals.overfit(work, config.training, settings=settings)
-        seconds = work.seconds_a_step(config.training)
-        config = _with_length(config, work, seconds=seconds)
-        return rehearsals.costs(work, config.training, seconds_a_step=seconds)
+        step = work.mean_step(config.training)
+        config = _with_length(config, work, seconds=step.seconds)
+        return rehearsals.costs(work, config.training, step=step)
 
 
 @contextmanager
@@ -296,7 +296,7 @@ def _with_length(config: Config, work: "PretrainingRun", *, seconds: float | Non
     if training.max_steps is not None:
         steps = training.max_steps
     elif training.max_minutes is not None:
-        steps = max(1, round(training.max_minutes * 60 / (seconds or work.seconds_a_step(training))))
+        steps = max(1, round(training.max_minutes * 60 / (seconds or work.mean_step(training).seconds)))
         say(f"{training.max_minutes:g} minutes of training are {steps:,} steps here")
     else:
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs

@@ -4,6 +4,7 @@ In: TaskData, a model folder, settings.  Out: the loop's Job and TrainState; the
 Next: ../train/loop.py
 """
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -24,10 +25,10 @@ from bertkit.model.pretrained import load, model_files
 from bertkit.tasks.finetuning import FineTuningTask, Metrics, task_config_of
 from bertkit.tasks.finetuning_data import TaskData
 from bertkit.tasks.finetuning_source import FeatureSource, TaskLoss
-from bertkit.tasks.layers import is_layer_matrix, layers_above
+from bertkit.tasks.layers import is_layer_matrix, layers_above, prepare
 from bertkit.tasks.predicting import Predictor
 from bertkit.tasks.task_file import TASK_FILE, task_file
-from bertkit.tasks.task_settings import Knowledge, TaskSettings
+from bertkit.tasks.task_settings import Knowledge, TaskSettings, thresholds_in_words
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint
@@ -116,6 +117,14 @@ class FineTuningRun:
             peak_flops=trial.matrix_rate(self.runtime),
         )
 
+    def seconds_a_step(self, training: TrainSettings) -> float:
+        """Return how long a step takes here, measured on a copy of the model."""
+        log = MetricsLog(self.directory, after_step=0, report_to="none", writes=False)
+        training = replace(training, max_steps=None, max_minutes=None, num_train_epochs=None)
+        model = copy.deepcopy(self.model)
+        prepare(model.encoder, training)  # a copy is not compiled
+        return trial.seconds_a_step(replace(self, model=model).job(training, log=log, fingerprint={}))
+
     def start(
         self, training: TrainSettings, *, settings: Mapping[str, Any], record: Mapping[str, Any]
     ) -> tuple[Job, TrainState]:
@@ -182,6 +191,8 @@ class FineTuningRun:
         if "validation" in self.data.examples:
             _, _, answers = self.measure(model, "validation")
             self.knowledge = self.task.tuned(self.data.examples["validation"], answers, self.knowledge)
+            for line in thresholds_in_words(self.knowledge, self.settings):
+                say(line)
         results: dict[str, Any] = {"task": self.task.name, "global_step": state.best_step}
         parts: list[str] = [part for part in ("validation", "test") if part in self.data.examples]
         for part in parts or ["train"]:

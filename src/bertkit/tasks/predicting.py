@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from bertkit.console import say
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.finetuning import FineTuningTask, Outputs, no_gradient_scores, task_config_of
-from bertkit.tasks.task_settings import Knowledge, TaskSettings, require_known
+from bertkit.tasks.task_settings import Knowledge, TaskSettings, require_known, thresholds_in_words
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.runtime import Runtime
 
@@ -42,6 +43,11 @@ class Predictor:
     def config(self) -> TaskConfig:
         """The labels of the model."""
         return task_config_of(self.model)
+
+    def say_thresholds(self) -> None:
+        """Say what decides between an answer and none."""
+        for line in thresholds_in_words(self.knowledge, self.settings):
+            say(line)
 
     def labelled(self, paths: str, reading: ReadingSettings, *, flag: str) -> list[Any]:
         """Return the examples of labelled files, and say what was read.

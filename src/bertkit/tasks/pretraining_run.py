@@ -42,6 +42,15 @@ MODEL_CARD = "README.md"
 Sampler = Callable[[PretrainingModel, Tokenizer, list[str]], list[dict[str, str]]]
 
 
+@dataclass(frozen=True)
+class MeanStep:
+    """What a step takes, the mean over a run's phases, each for its share."""
+
+    seconds: float
+    tokens: float  # padding not counted
+    flops: float
+
+
 @dataclass
 class PretrainingRun:
     """What a run works with; `sampler` fills masks in a few held-out texts at each evaluation."""
@@ -109,18 +118,20 @@ class PretrainingRun:
             peak_flops=self.peak_flops,
         )
 
-    def seconds_a_step(self, training: TrainSettings) -> float:
-        """Return how long a step takes here, measured on copies; of a run in phases the mean, each for its share."""
+    def mean_step(self, training: TrainSettings) -> MeanStep:
+        """Return what a step takes here, its time measured on copies."""
         log = MetricsLog(self.directory, after_step=0, report_to="none", writes=False)
         training = replace(training, max_steps=None, max_minutes=None, num_train_epochs=None)
-        seconds = 0.0
+        seconds = tokens = flops = 0.0
         for number, phase in enumerate(self.source.phases or (Phase(self.source.pairs.max_seq_length, 1.0),)):
             source = replace(self.source, pairs=self.source.pairs_of(number), phases=(), epoch_starts=[])
             model = copy.deepcopy(self.model)
             prepare(model.encoder, training)  # a copy is not compiled
             job = self.job(training, source=source, model=model, log=log, fingerprint={})
+            first = source.step(0)
             seconds += phase.share * trial.seconds_a_step(job)
-        return seconds
+            tokens, flops = tokens + phase.share * first.tokens, flops + phase.share * first.flops
+        return MeanStep(seconds, tokens, flops)
 
     def start_nothing(self, training: TrainSettings) -> Job:
         """Return a job that was tried with its longest batch, and whose checkpoints and log nobody wants.

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from bertkit.errors import InputError, Stopped
 from bertkit.tasks.pretraining_model import num_parameters
-from bertkit.tasks.pretraining_run import PretrainingRun
+from bertkit.tasks.pretraining_run import MeanStep, PretrainingRun
 from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.loop import Job, train
 from bertkit.train.optimizer import MOMENTS
@@ -30,30 +30,31 @@ OpenRun = Callable[[Path, TrainSettings], PretrainingRun]
 Rows = list[tuple[str, str]]
 
 
-def costs(work: PretrainingRun, training: TrainSettings, *, seconds_a_step: float) -> Rows:
+def costs(work: PretrainingRun, training: TrainSettings, *, step: MeanStep) -> Rows:
     """Return what a run of training.max_steps would cost: memory, operations, time, disk.
+
+    step: what one takes here.
 
     Raises:
         InputError: the disk or the memory does not suffice.
     """
     assert training.max_steps is not None
     job = work.start_nothing(training)
-    batch = work.source.step(0)
     numbers = num_parameters(work.model)
     averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
     weights = numbers * BYTES * (2 + MOMENTS + averages)
-    rate = batch.flops / seconds_a_step
+    rate = step.flops / step.seconds
     disk = require_disk(job, work.directory)
     work.runtime.wait_for_all()  # the first process may throw the folder away
     return [
         ("parameters", f"{numbers:,}"),
         ("weights, gradients and moments in memory", in_bytes(weights)),
         ("steps", f"{training.max_steps:,} of {training.batch_size} rows"),
-        ("tokens a step (padding not counted)", f"{batch.tokens:,}"),
-        ("operations a step", f"{batch.flops:.3g}"),
-        ("tokens a second, measured", f"{batch.tokens / seconds_a_step:,.0f}"),
+        ("tokens a step (padding not counted)", f"{step.tokens:,.0f}"),
+        ("operations a step", f"{step.flops:.3g}"),
+        ("tokens a second, measured", f"{step.tokens / step.seconds:,.0f}"),
         ("share of the machine's matrix rate", f"{100 * rate / work.peak_flops:.0f} %"),
-        ("time to finish, evaluation and saving not counted", in_time(training.max_steps * seconds_a_step)),
+        ("time to finish, evaluation and saving not counted", in_time(training.max_steps * step.seconds)),
         ("disk for checkpoints", in_bytes(disk)),
     ]
 

@@ -152,3 +152,19 @@ class Knowledge:
     scheme: str | None = None  # of tags
     unanswerable: bool = False  # whether questions may have no answer
     threshold: float | None = None  # of a label's probability, or of null_odds
+
+
+def thresholds_in_words(knowledge: Knowledge, settings: TaskSettings) -> list[str]:
+    """Return what decides between answer and none as a line for people; no line where nothing does.
+
+    >>> thresholds_in_words(Knowledge(threshold=0.25), TaskSettings())
+    ['a text gets every label of a probability from 0.250 up']
+    """
+    threshold = knowledge.threshold
+    if knowledge.unanswerable and settings.null_score_diff_threshold is not None:
+        threshold = settings.null_score_diff_threshold
+    if threshold is None:
+        return []
+    if knowledge.unanswerable:
+        return [f"a question gets no answer where its null_odds are above {threshold:.3f}"]
+    return [f"a text gets every label of a probability from {threshold:.3f} up"]

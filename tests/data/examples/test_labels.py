@@ -82,6 +82,23 @@ def test_a_label_that_does_not_fit_the_problem_is_named() -> None:
         resolve_labels({"train": [several]}, problem_type="single_label_classification", report=ExampleReport())
 
 
+@pytest.mark.parametrize("wrong", ["n/a", "", "nan", "3,5"])
+def test_a_few_labels_that_are_no_numbers_leave_a_regression_one(wrong: str) -> None:
+    labels = [*["0.5", "1", "2.25"] * 6, wrong]
+    with pytest.raises(InputErrors, match=r"x.csv:20: label: the label is no finite number[\s\S]*--problem_type"):
+        resolve_labels({"train": texts(labels)}, problem_type=None, report=ExampleReport())
+    report = ExampleReport("skip")
+    kind, found, _ = resolve_labels({"train": texts(labels)}, problem_type=None, report=report)
+    assert (kind, len(found["train"]), report.num_problems) == ("regression", 18, 1)
+    asked = {"problem_type": "single_label_classification", "report": ExampleReport()}
+    assert len(resolve_labels({"train": texts(labels)}, **asked)[2]) == 4
+
+
+def test_names_of_which_some_are_numbers_are_names() -> None:
+    for labels in (["1.5", "2.0", "beta"], ["1", "2", "3"] * 9 + ["many"], ["a", "b", "0.5"]):
+        assert resolved(train=labels)[0] == "single_label_classification"
+
+
 def test_several_labels_make_a_multi_label_problem() -> None:
     report = ExampleReport()
     example = TextExample("1", "a", None, None, ("y", "x"), None, "x.csv", 2)
@@ -196,6 +213,8 @@ def test_texts_that_two_splits_share_are_counted() -> None:  # textbook fault 14
     other = [QuestionExample("2", "b", "other?", "context 1", (), False, "b", "q.json", 1)]
     assert warn_of_leaks({"train": questions, "test": other}, report) == {("train", "test"): 0}
     assert report.warnings[-1] == "1 questions of test are on contexts that stand in train too"
+    warn_of_leaks({"train": questions, "test": questions}, report)
+    assert report.warnings[-1] == "1 of 1 examples of test stand in train too, first q.json, question 1"
 
 
 def test_repeats_within_a_split_are_counted() -> None:

@@ -45,6 +45,50 @@ def resolved(*paths: Path, **settings: object) -> tuple[dict[str, list[TaggedExa
     return examples, labels, report
 
 
+# ---- plain text, where no tags are needed
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Angela Merkel lives in Berlin\n", ["Angela", "Merkel", "lives", "in", "Berlin"]),
+        ("She left.\n\n# 1 is a number\n", ["She", "left", ".", "#", "1", "is", "a", "number"]),
+        ("明月几时有把酒问青天\n", list("明月几时有把酒问青天")),
+        (
+            "two words\nthree words here\nfour of them here\n",
+            ["two", "words", "three", "words", "here", "four", "of", "them", "here"],
+        ),
+        ("the cat sat\nthe dog ran\nthe end is\n", ["the", "cat", "sat", "the", "dog", "ran", "the", "end", "is"]),
+    ],
+)
+def test_plain_text_is_read_a_sentence_a_line(tmp_path: Path, content: str, words: list[str]) -> None:
+    examples, report = read(write(tmp_path / "x.txt", content), labelled=False)
+    assert [word for example in examples for word in example.words] == words
+    assert [example.text for example in examples] == [line for line in content.split("\n") if line]
+    assert report.notes == ["x.txt: lines, a text on each; words = text, tags = none"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentences"),
+    [
+        ("苏\n轼\n", [("苏", "轼")]),
+        ("Berlin\n\nParis\n", [("Berlin",), ("Paris",)]),
+        ("Angela B-PER\nMerkel I-PER\n", [("Angela", "Merkel")]),
+        ("Angela\tx\nMerkel\ty\n", [("Angela", "Merkel")]),
+        ("the DT\ncat NN\n\na DT\ndog NN\n", [("the", "cat"), ("a", "dog")]),
+        ("-DOCSTART- O\n\nHe left\n", [("He",)]),
+    ],
+)
+def test_words_on_lines_of_their_own_stay_words(tmp_path: Path, content: str, sentences: list[tuple[str]]) -> None:
+    examples, _ = read(write(tmp_path / "x.txt", content), labelled=False)
+    assert [example.words for example in examples] == sentences
+
+
+def test_columns_may_be_asked_for_by_number(tmp_path: Path) -> None:
+    [example], _ = read(write(tmp_path / "x.txt", "He left\n"), labelled=False, text_column="1")
+    assert example.words == ("He",)
+
+
 # ---- CoNLL
 
 

@@ -215,6 +215,19 @@ def test_texts_to_predict_need_no_labels_and_may_be_empty(tmp_path: Path) -> Non
     assert "no labels" in report.notes[0]
 
 
+def test_texts_to_predict_may_be_plain_lines(tmp_path: Path) -> None:
+    examples, report = read(write(tmp_path / "x.txt", "text\n\n 一 ||| 二\n"), labelled=False)
+    assert [(e.id, e.text, e.line) for e in examples] == [("x.txt:1", "text", 1), ("x.txt:3", " 一 ||| 二", 3)]
+    assert report.notes == ["x.txt: lines, a text on each; text = text, no labels"]
+    assert report.dropped == {"blank line": 1}
+    [pair], _ = read(write(tmp_path / "y.txt", "一 ||| 二\n"), labelled=False, pair_separator=" ||| ")
+    assert (pair.text, pair.text_pair) == ("一", "二")
+    with pytest.raises(InputErrors, match="neither the name nor the first line says how fields"):
+        read(tmp_path / "x.txt")
+    with pytest.raises(InputErrors, match=r"holds no text[\s\S]*a text on each line"):
+        read(write(tmp_path / "z.txt", " \n\n"), labelled=False)
+
+
 # ---- what is wrong is named
 
 

@@ -236,7 +236,7 @@ def _example(record: Record, source: Source, reader: Reader, label_column: str |
                 field=label_column,
                 value=value,
                 expected=f"one of {', '.join(keys)}" if keys else known,
-                remedy="mend the label; places count from 0",
+                remedy="mend the label" + ("" if keys else "; places count from 0"),
             )
     id = id_of(record, source, column=first_of(tuple(record.fields), ("id", "idx", "qid", "InputStoryid")))
     return ChoiceExample(id, context, tuple(choices), label, str(source.path), record.line)

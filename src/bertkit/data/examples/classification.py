@@ -41,14 +41,15 @@ def read_text_examples(
 
     Labels are names as they stand, in `label` (or `labels`, where they are lists): `labels.py` turns them into scores.
 
-    labelled: whether labels are needed; otherwise they are not looked at.
+    labelled: whether labels are needed; otherwise they are not looked at, and a file may be plain text, one a line.
     flag: what the errors call the paths (`--train_file`).
 
     Raises:
         InputErrors: what is wrong, the first 20 problems and their total; with on_bad="skip" what cannot be skipped.
     """
     examples: list[TextExample] = []
-    for table in read_tables(paths, settings, report, shape=_shape, flag=flag):
+    plain = None if labelled else "text"
+    for table in read_tables(paths, settings, report, shape=_shape, flag=flag, plain=plain):
         try:
             columns = _columns(table, settings, labelled=labelled)
         except InputError as problem:

@@ -4,6 +4,8 @@ In: a Source.  Out: TaggedExamples with the tags as they stand.  Next: tagging.p
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bertkit.data.examples.columns import LABELS, TEXTS, first_of
@@ -18,6 +20,7 @@ from bertkit.text.tables import column_place
 
 DOCUMENT_START = "-DOCSTART-"
 LONGEST_CHINESE_WORD = 12  # characters
+LONGEST_MEAN = 4  # Chinese characters of the words of a file, on average
 _COMMENT = re.compile(r"#\s*(newdoc|newpar|[\w.]+(\s\w+)?\s*=)")
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U: the id of several words written as one, or of a word left out
 
@@ -36,6 +39,26 @@ class _Columns:
     word: int
     tag: int | None
     width: int
+
+
+def holds_plain_text(source: Source) -> bool:
+    """Return whether the lines are texts, not words with columns; asked where no tags are needed.
+
+    Columns: most lines have as many as the first, and one of them holds tags, or the last repeats as classes do.
+    A word alone on its line: one without blanks, of few Chinese characters.
+    """
+    lines = [line for _, line in read_lines(source, changed=Counter()) if line.strip() and not _COMMENT.match(line)]
+    if not lines or any("\t" in line or line.startswith(DOCUMENT_START) for line in lines):
+        return False
+    rows = [_by_space(line) for line in lines]
+    width = len(rows[0])
+    whole = [row for row in rows if len(row) == width]
+    if 2 * len(whole) <= len(rows):
+        return True
+    if width == 1:
+        return sum(_num_chinese(row[0]) for row in whole) > LONGEST_MEAN * len(whole)
+    columns = list(zip(*whole, strict=True))[1:]
+    return 2 * len(set(columns[-1])) > len(whole) and not any(map(_holds_tags, columns))
 
 
 def conll_examples(
@@ -178,10 +201,14 @@ def _refuse_texts(sentences: list[_Sentence], columns: _Columns, source: Source)
 
 def _is_text(word: str) -> bool:
     """Whether this is more than a word: it has a blank inside, or many Chinese characters."""
-    return len(word.split()) > 1 or sum("一" <= character <= "龥" for character in word) > LONGEST_CHINESE_WORD
+    return len(word.split()) > 1 or _num_chinese(word) > LONGEST_CHINESE_WORD
 
 
-def _holds_tags(values: list[str]) -> bool:
+def _num_chinese(text: str) -> int:
+    return sum("一" <= character <= "龥" for character in text)
+
+
+def _holds_tags(values: Sequence[str]) -> bool:
     """Whether most of the values are tags of a scheme, some with a letter other than O."""
     parts = [split_tag(value) for value in values]
     found = sum(part is not None for part in parts)

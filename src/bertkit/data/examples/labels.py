@@ -16,6 +16,7 @@ from bertkit.data.examples.example import Example, TaggedExample, TextExample
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 
+MOSTLY = 0.9  # share of numbers among labels from which the others are taken for mistakes
 E = TypeVar("E", TextExample, TaggedExample)
 Splits = Mapping[str, Sequence[TextExample]]  # "train", "validation", "test" → its examples
 
@@ -62,7 +63,8 @@ def resolve_labels(
     """Return the kind of problem, the examples with label, labels or score set as it wants, and the map of all splits.
 
     problem_type: None reads it from the labels: lists are several labels; numbers of which at least one is not whole
-        are scores; everything else is names.  What was read is noted in the report.
+        are scores, even if a few labels are no numbers, which are broken records then; everything else is names.  What
+        was read is noted in the report.
     The map is empty for a regression.
 
     Raises:
@@ -173,8 +175,8 @@ def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemT
     if any(example.labels is not None for example in labelled):
         report.note("labels are lists: several labels for each text (problem_type multi_label_classification)")
         return "multi_label_classification"
-    numbers = [_number(example.label or "") for example in labelled]
-    if not numbers or None in numbers or all(number is not None and number.is_integer() for number in numbers):
+    numbers = [number for example in labelled if (number := _number(example.label or "")) is not None]
+    if all(map(float.is_integer, numbers)) or len(numbers) < MOSTLY * len(labelled):
         return "single_label_classification"
     report.note("labels are numbers and not all of them whole: a regression (--problem_type says otherwise)")
     return "regression"

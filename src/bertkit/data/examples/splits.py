@@ -95,7 +95,7 @@ def warn_of_leaks(splits: Mapping[str, Sequence[Example]], report: ExampleReport
         inside = [example for example in splits[second] if text_key(example) in keys[first]]
         shared[first, second] = len(inside)
         if inside:
-            at = ", ".join(f"{example.file}:{example.line}" for example in inside[:3])
+            at = ", ".join(map(_place, inside[:3]))
             report.warn(
                 f"{len(inside):,} of {len(splits[second]):,} examples of {second} stand in {first} too, first {at}"
             )
@@ -105,6 +105,13 @@ def warn_of_leaks(splits: Mapping[str, Sequence[Example]], report: ExampleReport
         if same:
             report.warn(f"{len(same):,} questions of {second} are on contexts that stand in {first} too")
     return shared
+
+
+def _place(example: Example) -> str:
+    """Where the example stands; of a question its id, since a whole file may be one line."""
+    if isinstance(example, QuestionExample):
+        return f"{example.file}, question {example.id}"
+    return f"{example.file}:{example.line}"
 
 
 def warn_of_repeats(splits: Mapping[str, Sequence[Example]], report: ExampleReport) -> dict[str, int]:

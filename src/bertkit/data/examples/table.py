@@ -25,7 +25,7 @@ class Table:
     """The records of one file."""
 
     source: Source
-    layout: str  # csv, tsv, separated, jsonl, json, parquet
+    layout: str  # csv, tsv, separated, jsonl, json, parquet, lines
     columns: tuple[str, ...]  # of JSON: all fields that some record has
     records: list[Record]
     header: str  # how the columns got their names, to be said
@@ -42,11 +42,18 @@ class Table:
 
 
 def read_tables(
-    paths: str | None, settings: ReadingSettings, report: ExampleReport, *, shape: Shape, flag: str
+    paths: str | None,
+    settings: ReadingSettings,
+    report: ExampleReport,
+    *,
+    shape: Shape,
+    flag: str,
+    plain: str | None = None,
 ) -> Iterator[Table]:
     """Yield the table of each file that `paths` names (commas, globs, folders).
 
     shape: what a file without header may hold; flag: what the errors call the paths.
+    plain: the name of the one column of a file of plain lines; None: there must be more columns than one.
     A file that cannot be read goes into the report.
 
     Raises:
@@ -54,18 +61,22 @@ def read_tables(
     """
     for source in find_sources(paths, encoding=settings.encoding, flag=flag):
         try:
-            yield read_table(source, settings, report, shape=shape)
+            yield read_table(source, settings, report, shape=shape, plain=plain)
         except InputError as problem:
             report.add_fatal(problem)
 
 
-def read_table(source: Source, settings: ReadingSettings, report: ExampleReport, *, shape: Shape) -> Table:
-    """Return the table of one file.
+def read_table(
+    source: Source, settings: ReadingSettings, report: ExampleReport, *, shape: Shape, plain: str | None = None
+) -> Table:
+    """Return the table of one file; shape, plain: see `read_tables`.
 
     Raises:
         InputError: the file cannot be read to its end, or its first row is neither a header nor known data.
     """
-    layout = layout_of(source, settings)
+    layout = layout_of(source, settings, plain=plain is not None)
+    if plain is not None and layout == "lines":
+        return _plain_lines(source, plain, report)
     if layout == "parquet":
         return _parquet(source)
     if layout == "json":
@@ -82,8 +93,10 @@ def read_table(source: Source, settings: ReadingSettings, report: ExampleReport,
     return _delimited(list(rows), source, layout, settings, report, shape)
 
 
-def layout_of(source: Source, settings: ReadingSettings) -> str:
+def layout_of(source: Source, settings: ReadingSettings, *, plain: bool = False) -> str:
     """Return csv, tsv, separated, json (any kind) or parquet: by the separator, the name, then the first line.
+
+    plain: whether everything else is `lines`.
 
     Raises:
         InputError: none of them.
@@ -105,6 +118,8 @@ def layout_of(source: Source, settings: ReadingSettings) -> str:
         return "json"
     if "\t" in first:
         return "tsv"
+    if plain:
+        return "lines"
     raise InputError(
         "neither the name nor the first line says how fields are told apart",
         file=source.path,
@@ -112,6 +127,19 @@ def layout_of(source: Source, settings: ReadingSettings) -> str:
         expected="a .csv, .tsv, .jsonl, .json or .parquet, or lines with tabs",
         remedy='rename the file, or name what stands between fields: --separator "_!_"',
     )
+
+
+def _plain_lines(source: Source, column: str, report: ExampleReport) -> Table:
+    """A text on each line that is not blank."""
+    records = []
+    for number, line in read_lines(source, changed=report.changed):
+        if line.strip():
+            records.append(Record(number, {column: line}))
+        else:
+            report.drop("blank line")
+    if not records:
+        raise InputError("holds no text", file=source.path, remedy="give a file with a text on each line")
+    return Table(source, "lines", (column,), records, ", a text on each")
 
 
 def _separated(source: Source, separator: str, report: ExampleReport) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertkit.data.examples.columns import field_of, first_of, id_of
-from bertkit.data.examples.conll import conll_examples
+from bertkit.data.examples.conll import conll_examples, holds_plain_text
 from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.json_records import Record, type_problem
 from bertkit.data.examples.labels import LabelMap, tag_map, warn_of_untrained
@@ -23,6 +23,7 @@ from bertkit.text.readers import Source, find_sources, read_lines
 from bertkit.text.records import checked_text
 
 WORDS = ("tokens", "words", "word", "text", "sentence")
+RECORDS = (".json", ".jsonl", ".ndjson", ".parquet", ".pq")  # endings of the names
 TAGS = ("ner_tags", "tags", "ner", "labels", "label", "entities", "pos_tags", "pos")
 
 
@@ -31,7 +32,9 @@ def read_tagged_examples(
 ) -> list[TaggedExample]:
     """Return the sentences of all files that `paths` names, in order, their tags as they stand.
 
-    labelled: whether tags are needed; otherwise they are not looked at.  flag: what the errors call the paths.
+    labelled: whether tags are needed; otherwise they are not looked at, and a file may be plain text, a sentence a
+        line.
+    flag: what the errors call the paths.
 
     Raises:
         InputErrors: what is wrong, the first 20 problems and their total; with on_bad="skip" what cannot be skipped.
@@ -39,7 +42,7 @@ def read_tagged_examples(
     examples: list[TaggedExample] = []
     for source in find_sources(paths, encoding=settings.encoding, flag=flag):
         try:
-            if _is_records(source):
+            if _is_records(source) or (not labelled and settings.text_column is None and holds_plain_text(source)):
                 examples += _of_records(source, settings, report, labelled=labelled)
             else:
                 examples += conll_examples(source, settings, report, labelled=labelled)
@@ -51,8 +54,7 @@ def read_tagged_examples(
 
 def _is_records(source: Source) -> bool:
     """Whether the file is one of records, by its name, else by its first line; everything else is CoNLL."""
-    name = source.plain_name
-    if name.endswith((".json", ".jsonl", ".ndjson", ".parquet", ".pq")):
+    if source.plain_name.endswith(RECORDS):
         return True
     first = next((line for _, line in read_lines(source, changed=Counter()) if line.strip()), "")
     return first.lstrip().startswith(('{"', '[{"'))  # a word may be a bracket
@@ -61,7 +63,7 @@ def _is_records(source: Source) -> bool:
 def _of_records(
     source: Source, settings: ReadingSettings, report: ExampleReport, *, labelled: bool
 ) -> list[TaggedExample]:
-    table = read_table(source, settings, report, shape=lambda rows: None)
+    table = read_table(source, settings, report, shape=lambda rows: None, plain=None if labelled else "text")
     words = settings.text_column or first_of(table.columns, WORDS)
     tags = settings.tag_column or settings.label_column or first_of(table.columns, TAGS)
     if words is None or (tags is None and labelled):
