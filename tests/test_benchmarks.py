@@ -62,12 +62,23 @@ def test_the_time_to_a_loss_is_that_of_the_shortest_run_that_reaches_it(modules:
     def run(seconds: float, loss: float) -> dict[str, float]:
         return {"seconds": seconds, "tokens": 1000, "mlm_loss": loss, "mlm_accuracy": 0.2}
 
-    runs = {"HF-t": run(1200, 5.5), "bertkit, 0.1": run(120, 5.6), "bertkit, 0.25": run(300, 5.4)}
+    two = [run(120, 5.6), run(120, 5.5)]
+    runs = {"HF-t": [run(1200, 5.5)], "bertkit, 0.1": two, "bertkit, 0.25": [run(300, 5.4)]}
     text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": runs}))
     assert "bertkit reaches that loss **4.0 ×** sooner" in text
-    worse = {"HF-t": run(1200, 5.5), "bertkit, 0.1": run(120, 5.6)}
+    assert "| bertkit, 0.1 | 2 | 120 | 1,000 | 5.550 (5.500 – 5.600) | 20.0 % | 10.0 × |" in text
+    worse = {"HF-t": [run(1200, 5.5)], "bertkit, 0.1": two}
     text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": worse}))
     assert "no run of bertkit reached that loss" in text
+
+
+def test_the_tuning_of_the_peer_goes_on_near_the_best_of_its_grid(modules: dict[str, Any]) -> None:
+    best = modules["contenders"].Tuning(rows=32, learning_rate=2e-3, warmup=0.1)
+    found = modules["time_to_loss"].finalists(best)
+    assert len(set(found)) == len(found) == 8
+    assert found[0] == best
+    assert {tuning.rows for tuning in found} == {16, 32}
+    assert max(tuning.learning_rate for tuning in found) == 3e-3
 
 
 def test_dense_labels_stand_where_the_targets_were(modules: dict[str, Any]) -> None:
