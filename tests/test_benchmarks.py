@@ -118,6 +118,7 @@ def test_the_script_for_a_gpu_is_rehearsed_on_a_processor(
     kept = json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))
     assert kept["tokens_per_second"].keys() == {"bertkit, 2 rows at once", "transformers, 2 rows at once"}
     assert kept["useful_flops"] < kept["dense_flops"]
+    assert kept["packed_difference"] < 1e-6
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -356,6 +356,16 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
         FillMask(tmp_path)
 
 
+def test_a_vocabulary_that_seems_cut_short_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = toy.toy_vocabulary().size
+    for more, said in ((127, False), (128, True)):
+        toy.model_folder(tmp_path / str(more), toy.random_model(config=toy.toy_config(vocab_size=size + more)))
+        capsys.readouterr()
+        FillMask(tmp_path / str(more))
+        warned = f"for {size + more:,} tokens, its vocabulary has {size:,}: is it cut short?" in capsys.readouterr().err
+        assert warned == said
+
+
 # ---- next sentence ---------------------------------------------------------------------------------------------------
 
 

@@ -154,6 +154,9 @@ def test_a_classifier_and_an_encoder_without_pooler_are_shown(
     save(tmp_path / "tokens", build(toy_config(), head="token_classification", task=task), files={})
     found = shown(tmp_path / "tokens", capsys)
     assert found["head"] == "token_classification"
+    assert found["labels"] == ["a", "b", "c"]
+    run(Config(path=str(tmp_path / "tokens")))
+    assert "3: a, b, c" in capsys.readouterr().out
     assert found["parameters"]["classifier"] == 3 * 33
     assert "there is no masked-LM head, so none was tried" in found["remarks"]
     tensors = load_file(tmp_path / "tokens" / "model.safetensors")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertkit.errors import InputError
-from bertkit.model import pickled_weights, pretrained, weights
+from bertkit.model import pickled_weights, weights
 from bertkit.model.architectures import Head, build, head_in
 from bertkit.model.config import BertConfig, unknown_keys
 from bertkit.model.foreign_folder import ForeignFolder, require_plain_tokenizer_files
@@ -287,7 +287,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder_of(tmp_path)
-    monkeypatch.setattr(pretrained.os, "sysconf", lambda name: 1 if name == "SC_PHYS_PAGES" else 4096)
+    monkeypatch.setattr("bertkit.model.loading_checks.os.sysconf", lambda name: 1 if name == "SC_PHYS_PAGES" else 4096)
     monkeypatch.setattr(weights.SafetensorsFiles, "read", None)  # not a tensor is read
     with pytest.raises(InputError, match=r"is a model of 151,288 bytes\n  expected: at most 4,096, the memory"):
         load(tmp_path)

@@ -212,7 +212,7 @@ def test_queries_are_moved_together_row_by_row() -> None:
     read = read_rows(POSITIONS, batch=4, seq=7)
     assert read.width == 3
     assert read.rows.tolist() == [0, 0, 0, 1, 2, 2, 2]
-    assert read.slots.tolist() == [0, 1, 2, 3, 6, 7, 8]
+    assert read.query_places.tolist() == [0, 1, 2, 3, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,22 @@ def test_a_tensor_of_another_shape_than_the_config_says_is_refused(
         load(tmp_path)
 
 
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_weights_of_a_training_that_diverged_are_refused(tmp_path: Path, wrong: float) -> None:
+    folder_of(tmp_path)
+    edit_weights(tmp_path, lambda tensors: tensors["bert.embeddings.LayerNorm.bias"].fill_(wrong))
+    with pytest.raises(InputError, match=r"layer_norm\.bias holds NaN or infinity[\s\S]*use an earlier checkpoint"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
+def test_a_folder_of_an_exported_model_is_named_as_one(tmp_path: Path, name: str) -> None:
+    folder_of(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name}: holds an exported model[\s\S]*ask the model that it was made of"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("shapes", [[(32, 32), (32, 16), (32, 32)], [(32, 32), (16, 32), (48, 32)]])
 def test_a_part_of_the_fused_matrix_with_another_shape_is_refused(
     tmp_path: Path, shapes: list[tuple[int, int]]

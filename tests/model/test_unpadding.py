@@ -1,13 +1,18 @@
 """A batch without padding: what is taken out comes back to its place, and so do the gradients."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bertkit.model import attention as attention_module
 from bertkit.model import encoder as encoder_module
+from bertkit.model.attention import attend, attend_packed
 from bertkit.model.config import BertConfig
+from bertkit.model.encoder import Encoder
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.unpadding import Unpadding, unpadding_of
 
@@ -73,7 +78,7 @@ def test_without_padding_only_the_round_number_is_made() -> None:
     unpadding = unpadding_of(None, batch=3, seq=3, multiple=4, device=CPU)
     assert unpadding is not None
     assert unpadding.positions.tolist() == [*range(9), 0, 0, 0]
-    assert unpadding.slots.tolist() == list(range(9))
+    assert unpadding.places.tolist() == list(range(9))
 
 
 CONFIG = BertConfig(
@@ -88,14 +93,39 @@ CONFIG = BertConfig(
 )
 
 
+@given(masks(), st.sampled_from([1, 4, 32]))
+def test_packed_rows_begin_where_the_row_changes(mask: Tensor, multiple: int) -> None:
+    batch, seq = mask.shape
+    unpadding = unpadding_of(mask, batch=batch, seq=seq, multiple=multiple, device=CPU, packed=True)
+    if unpadding is None:
+        return
+    assert unpadding.bounds is not None
+    assert unpadding.bounds.dtype == torch.int32
+    lengths = torch.diff(unpadding.bounds).tolist()
+    assert lengths == [*mask.sum(1).tolist(), len(unpadding.positions) - unpadding.num_real]
+
+
+def test_each_packed_row_sees_itself_alone() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 4, 2), torch.randn(6, 4, 2), torch.randn(6, 4, 2)
+    starts, bounds = (torch.tensor(each, dtype=torch.int32) for each in ([0, 1, 1, 3], [0, 4, 4, 6]))
+    found = attend_packed(query, key, value, query_bounds=starts, bounds=bounds, longest=4)
+    for queries, tokens in ((slice(0, 1), slice(0, 4)), (slice(1, 3), slice(4, 6))):
+        rows = (part.transpose(0, 1)[None] for part in (query[queries], key[tokens], value[tokens]))
+        torch.testing.assert_close(found[queries], attend(*rows)[0][0].transpose(0, 1))
+
+
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("multiple", [1, 8])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_losses_and_gradients_are_those_of_the_padded_batch(
-    monkeypatch: pytest.MonkeyPatch, multiple: int, dtype: torch.dtype
+    monkeypatch: pytest.MonkeyPatch, multiple: int, dtype: torch.dtype, packed: bool
 ) -> None:
     """All exact savings at once (unpadding, partial last layer, sparse head) against none of them, in training mode."""
     torch.manual_seed(0)
     model = PretrainingModel(CONFIG).to(dtype).train()
+    kernel = Mock(wraps=attend_packed)
+    monkeypatch.setattr(attention_module, "attend_packed", kernel)
     lengths = torch.tensor([11, 4, 7, 2])
     mask = torch.arange(11) < lengths[:, None]  # (4, 11)
     ids = torch.randint(5, 40, (4, 11)).where(mask, 0)
@@ -106,6 +136,7 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(
     def gradients(*, unpadded: bool) -> list[Tensor]:
         if unpadded:
             monkeypatch.setattr(encoder_module, "round_rows", lambda: multiple)
+            model.encoder.packs_rows = packed
             logits = model.logits_where_read(ids, mlm_positions=positions, attention_mask=mask, token_type_ids=types)
         else:
             output = model(ids, attention_mask=mask, token_type_ids=types)
@@ -119,6 +150,20 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(
     norm = float(torch.stack([gradient.norm() for gradient in plain[1:]]).norm())
     for one, other in zip(ours[1:], plain[1:], strict=True):
         assert float((one - other).norm()) <= tolerance * norm
+    assert kernel.call_count == (CONFIG.num_hidden_layers if packed else 0)
+
+
+def test_rows_are_packed_for_a_tagger_in_training_alone() -> None:
+    """Where every token is read, and none at padding; evaluation, in float32, takes the rows as they are."""
+    torch.manual_seed(0)
+    encoder = Encoder(CONFIG)
+    mask = torch.arange(8) < torch.tensor([[8], [3], [5]])
+    ids = torch.randint(5, 40, (3, 8))
+    plain = encoder(ids, attention_mask=mask, padding_is_read=False).last_hidden_state[mask]
+    encoder.packs_rows = True
+    for training in (True, False):
+        found = encoder.train(training)(ids, attention_mask=mask, padding_is_read=False).last_hidden_state[mask]
+        torch.testing.assert_close(found, plain)
 
 
 def test_a_position_of_padding_may_be_read() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from toy_tasks import finetune_config, write_base, write_task
 
 from bertkit.commands.finetune import finetune, run
 from bertkit.errors import InputError
+from bertkit.model.config import BertConfig
+from bertkit.model.encoder import Encoder
 from bertkit.model.pretrained import load
 from bertkit.pipelines.tasks import TextClassifier
+from bertkit.tasks.layers import prepare
 from bertkit.tasks.opening import open_predictor
+from bertkit.train.settings import TrainSettings
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +166,15 @@ def test_layers_of_no_bert_are_not_compared(tmp_path: Path, base: Path, change: 
         run(finetune_config(folder, train, tmp_path / "run", kind="single", **given))
     assert str(folder / "config.json") in str(problem.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_packed_rows_are_refused_beside_dropout_in_attention() -> None:
+    config = BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    packed = TrainSettings(attention="packed", precision="bf16")
+    with pytest.raises(InputError, match=r"--attention: has no dropout[\s\S]*--attention_probs_dropout_prob 0"):
+        prepare(Encoder(config), packed)
+    encoder = Encoder(replace(config, attention_probs_dropout_prob=0.0))
+    prepare(encoder, packed)
+    assert encoder.packs_rows
+    prepare(encoder, TrainSettings())
+    assert not encoder.packs_rows

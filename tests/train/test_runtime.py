@@ -128,6 +128,13 @@ def test_what_would_be_slow_or_ignored_is_refused(values: dict[str, str], messag
         runtime._require_what_was_asked(settings, torch.device("cpu"), 1)
 
 
+def test_packed_rows_are_for_gpus() -> None:
+    packed = TrainSettings(attention="packed", precision="bf16")
+    with pytest.raises(InputError, match=r"--attention: is a kernel of CUDA devices[\s\S]*leave it away"):
+        runtime._require_what_was_asked(packed, torch.device("cpu"), 1)
+    runtime._require_what_was_asked(TrainSettings(attention="packed", precision="fp16"), torch.device("cuda"), 1)
+
+
 def test_a_gpu_without_bf16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
     with pytest.raises(InputError, match="--precision: is not what this GPU computes"):

@@ -102,6 +102,7 @@ WITHOUT_EFFECT: list[tuple[dict[str, Any], str, Any]] = [
     ({"lr_scheduler_type": "cosine", "polynomial_power": 3.0}, "polynomial_power", "polynomial"),
     ({"lr_scheduler_type": "constant", "final_learning_rate_ratio": 0.1}, "final_learning_rate_ratio", "cosine"),
     ({"on_non_finite": "stop", "max_skipped_steps": 3}, "max_skipped_steps", "skip"),
+    ({"precision": "fp32", "attention": "packed"}, "attention", "bf16 or fp16"),
 ]
 
 

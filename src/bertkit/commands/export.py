@@ -65,7 +65,7 @@ def run(config: Config) -> None:
     from bertkit.model import export
     from bertkit.model.hub import model_directory
     from bertkit.model.pretrained import head_of, model_files
-    from bertkit.pipelines.batches import fitting_tokenizer
+    from bertkit.tasks.tokenizers import fitting_tokenizer
 
     require_folder_or_nothing(config.output_dir, flag="--output_dir")
     require_no_model(config.output_dir)

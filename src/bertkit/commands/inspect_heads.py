@@ -68,6 +68,9 @@ def run(config: Config) -> None:
         result_json({"examples": found.examples, "heads": heads, "layers": layers, "pruned": pruned})
         return
     result(f"mean size of the gradient by a mask, over {found.examples:,} rows; 0: taking it out changes little")
+    result(
+        "layers and heads count from 0, as in pruned_heads of config.json; --layers elsewhere has the embeddings as 0"
+    )
     columns = ("layer", *(f"head {head}" for head in range(found.heads.size(1))), "whole layer")
     rows = []
     for layer, (heads, whole) in enumerate(zip(found.heads.tolist(), found.layers.tolist(), strict=True)):
@@ -86,10 +89,10 @@ def _measured(config: Config) -> "tuple[Model, Importance, dict[str, bytes]]":
     from bertkit.model.heads import PretrainingModel
     from bertkit.model.hub import model_directory
     from bertkit.model.pretrained import head_on_disk, load
-    from bertkit.pipelines.batches import fitting_tokenizer
     from bertkit.pipelines.importance import importance_in_task, importance_in_texts
     from bertkit.tasks.opening import open_predictor
     from bertkit.tasks.task_file import TASK_FILE, task_file
+    from bertkit.tasks.tokenizers import fitting_tokenizer
     from bertkit.text.given import given_texts
 
     folder = model_directory(config.path, allow_pickle_weights=config.allow_bin)

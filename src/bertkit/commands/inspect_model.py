@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bertkit.model.probe import Probe
 
 Row = tuple[str, int | str]
+LABELLED = ("sequence_classification", "token_classification")  # heads whose labels have names
+SHOWN_LABELS = 20
 MOST_UNKNOWN = 0.2  # share of [UNK] above which a vocabulary is not one for a language
 SENTENCES: dict[str, tuple[str, ...]] = {
     "Chinese": (
@@ -62,6 +64,7 @@ class Findings:
 
     head: str
     configuration: dict[str, Any]
+    labels: tuple[str, ...]  # of a head of fine-tuning
     report: "LoadReport"
     parameters: dict[str, int]
     tokenizer: list[Row]
@@ -96,6 +99,7 @@ def inspect_model(path: str | Path, *, texts: list[str] | None = None, allow_bin
     Raises:
         InputError: the folder holds no BERT that can be loaded.
     """
+    from bertkit.model.architectures import TaskModel
     from bertkit.model.heads import PretrainingModel
     from bertkit.model.hub import model_directory
     from bertkit.model.pretrained import head_on_disk, load_with_report
@@ -119,6 +123,7 @@ def inspect_model(path: str | Path, *, texts: list[str] | None = None, allow_bin
     return Findings(
         head="none (an encoder alone)" if head is None else head,
         configuration=model.config.to_json(),
+        labels=model.task.labels if isinstance(model, TaskModel) and head in LABELLED else (),
         report=report,
         parameters=_parameters(model),
         tokenizer=rows,
@@ -211,10 +216,17 @@ def _probes(
 
 def _shape_rows(findings: Findings) -> list[Row]:
     shown = {key: value for key, value in findings.configuration.items() if key != "model_type"}
+    labels = [("labels", _named(findings.labels))] if findings.labels else []
     return [
         ("head", findings.head),
+        *labels,
         *((key, value if type(value) is int else str(value)) for key, value in shown.items()),
     ]
+
+
+def _named(labels: tuple[str, ...]) -> str:
+    """Their number and the first of their names."""
+    return f"{len(labels)}: {', '.join(labels[:SHOWN_LABELS])}" + (", …" if len(labels) > SHOWN_LABELS else "")
 
 
 def _tensor_rows(report: "LoadReport", *, every: bool) -> list[Row]:
@@ -238,6 +250,7 @@ def _as_json(findings: Findings) -> dict[str, Any]:
     return {
         "head": findings.head,
         "configuration": findings.configuration,
+        "labels": list(findings.labels),
         "tensors": findings.report.fates(),
         "unknown_config_keys": findings.report.unknown_config_keys,
         "parameters": findings.parameters,

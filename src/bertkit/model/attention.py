@@ -1,4 +1,5 @@
-"""Attention: the one function, fused or written out when somebody wants to see the weights, and the module around it.
+"""Attention: one function for rows, fused or written out when somebody wants to see the weights, one for packed rows,
+and the module around them.
 
 In: hidden states, or query, key and value per head, and the mask of real tokens.  Out: the mixed values, and the
 weights and each head's share on request.  Next: encoder.py
@@ -48,15 +49,43 @@ def attend(
     return F.dropout(weights, dropout, training=dropout > 0) @ value, weights  # (batch, heads, queries, head_dim)
 
 
+def attend_packed(
+    query: Tensor, key: Tensor, value: Tensor, *, query_bounds: Tensor, bounds: Tensor, longest: int
+) -> Tensor:
+    """Return the context (queries, heads, head_dim) of rows that stand one after the other, each seeing itself alone.
+
+    query: (queries, heads, head_dim); key, value: (tokens, heads, head_dim); on a GPU bfloat16 or float16.
+    query_bounds, bounds: (rows + 1,) int32, where the queries and the tokens of each row begin, last their number;
+        a row may have none.
+    longest: the most tokens of a row.
+
+    On a GPU FlashAttention in one call (Dao 2023), by torch.nn.attention.varlen; elsewhere the fused kernel row by row.
+    """
+    if query.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn
+
+        context: Tensor = varlen_attn(query, key, value, query_bounds, bounds, longest, longest)
+        return context
+    rows = []
+    (queries, tokens) = (torch.diff(each).tolist() for each in (query_bounds, bounds))
+    parts = (query.split(queries), key.split(tokens), value.split(tokens))
+    for row in zip(*parts, strict=True):
+        q, k, v = (part.transpose(0, 1)[None] for part in row)  # (1, heads, …, head_dim)
+        rows.append(F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1))
+    return torch.cat(rows)
+
+
 @dataclass(frozen=True)
 class ReadRows:
     """Which positions of a batch are read, where only they are computed; made by `read_rows`."""
 
-    tokens: Tensor  # (n,) int64, the place of each among the hidden states: its flat index, or that without padding
+    places: Tensor  # (n,) int64, the place of each among the hidden states: its flat index, or that without padding
     rows: Tensor  # (n,) int64, the row of each
-    slots: Tensor  # (n,) int64, flat index row · width + place among those of its row
+    query_places: Tensor  # (n,) int64, the place of each among the queries: row · width + its number in its row
     num_real: int  # of the n; copies of the first, which nobody reads, fill up to a round number
-    width: int  # the most positions that are read of one row, at least 1
+    width: (
+        int  # the most positions that are read of one row, at least 1; of packed rows 1, and query_places mean nothing
+    )
 
 
 def read_rows(
@@ -66,22 +95,23 @@ def read_rows(
 
     multiple: positions of which nothing is read fill up to a multiple of it.
 
-    >>> read_rows(torch.tensor([9, 1, 5, 2]), batch=2, seq=5).slots.tolist()
+    >>> read_rows(torch.tensor([9, 1, 5, 2]), batch=2, seq=5).query_places.tolist()
     [2, 0, 3, 1]
     """
     rows = positions // seq  # (n,)
     counts = torch.bincount(rows, minlength=batch)  # (batch,)
     order = rows.argsort(stable=True)  # (n,)
     starts = counts.cumsum(0) - counts  # (batch,)
-    places = torch.empty_like(rows)  # (n,)
-    places[order] = torch.arange(len(rows), device=rows.device) - starts[rows[order]]
-    width = max(1, int(counts.max())) if batch else 1  # (a process without rows still takes its turn)
-    tokens = positions if unpadding is None else unpadding.slots[positions]
+    numbers = torch.empty_like(rows)  # (n,), of each in its row
+    numbers[order] = torch.arange(len(rows), device=rows.device) - starts[rows[order]]
+    is_packed = unpadding is not None and unpadding.bounds is not None  # looking at the counts is a wait for a GPU
+    width = max(1, int(counts.max())) if batch and not is_packed else 1  # (a process without rows takes its turn too)
+    places = positions if unpadding is None else unpadding.places[positions]
     num_real, fill = len(positions), -len(positions) % multiple if len(positions) else 0
-    tokens, rows, slots = (
-        torch.cat([part, part[:1].expand(fill)]) if fill else part for part in (tokens, rows, rows * width + places)
+    places, rows, query_places = (
+        torch.cat([part, part[:1].expand(fill)]) if fill else part for part in (places, rows, rows * width + numbers)
     )
-    return ReadRows(tokens, rows, slots, num_real, width)
+    return ReadRows(places, rows, query_places, num_real, width)
 
 
 class SelfAttention(nn.Module):
@@ -116,6 +146,8 @@ class SelfAttention(nn.Module):
         read: the output is then (n, hidden), of these positions alone; every token stays a key and a value.
         A head's share (batch, heads, seq, hidden) is what it adds to the output: their sum and the bias are the output.
         """
+        if unpadding is not None and unpadding.bounds is not None:
+            return self.output(self._packed(hidden, unpadding, read)), None, None
         query, key, value = self._projected(hidden, unpadding, read)
         context, weights = attend(
             query,
@@ -129,7 +161,7 @@ class SelfAttention(nn.Module):
             context = context * head_mask[:, list(self.kept_heads), None, None]
         merged = context.transpose(1, 2).flatten(2)  # (batch, queries, heads · head_dim)
         if read is not None:
-            merged = merged.flatten(0, 1).index_select(0, read.slots)  # (n, heads · head_dim)
+            merged = merged.flatten(0, 1).index_select(0, read.query_places)  # (n, heads · head_dim)
         elif unpadding is not None:
             merged = unpadding.unpad(merged.flatten(0, 1))  # (tokens, heads · head_dim)
         return self.output(merged), weights, self._shares(context) if need_heads else None
@@ -138,26 +170,49 @@ class SelfAttention(nn.Module):
         self, hidden: Tensor, unpadding: Unpadding | None, read: ReadRows | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Query (batch, heads, queries, head_dim), key and value (batch, heads, seq, head_dim)."""
-        width = len(self.kept_heads) * self.head_dim
         if read is None:
             query, key, value = self._by_heads(self.query_key_value(hidden), unpadding)  # of (…, 3 · width)
             return query, key, value
+        queries, pairs = self._queries_and_pairs(hidden, read)
+        width = queries.size(1)
+        key, value = self._by_heads(pairs, unpadding)
+        # Rows of which fewer positions are read get queries of 0, whose context nobody takes.
+        places, queries = read.query_places[: read.num_real], queries[: read.num_real]
+        together = queries.new_zeros(key.size(0) * read.width, width).index_copy(0, places, queries)
+        [query] = self._by_heads(together.view(-1, read.width, width), None)
+        return query, key, value
+
+    def _packed(self, hidden: Tensor, unpadding: Unpadding, read: ReadRows | None) -> Tensor:
+        """The context of packed rows, (tokens or n, heads · head_dim)."""
+        bounds, heads = unpadding.bounds, (len(self.kept_heads), self.head_dim)
+        assert bounds is not None
+        if read is None:
+            query, key, value = self.query_key_value(hidden).unflatten(-1, (3, *heads)).unbind(1)
+            own = {"query_bounds": bounds, "bounds": bounds, "longest": unpadding.seq}
+            return attend_packed(query, key, value, **own).flatten(1)
+        queries, pairs = self._queries_and_pairs(hidden, read)
+        key, value = pairs.unflatten(-1, (2, *heads)).unbind(1)
+        order = read.rows.argsort(stable=True)  # (n,): those of a row together
+        numbers = torch.arange(len(bounds), device=bounds.device)
+        starts = torch.searchsorted(read.rows[order], numbers).int()  # (batch + 2,)
+        query = queries[order].unflatten(-1, heads)
+        context = attend_packed(query, key, value, query_bounds=starts, bounds=bounds, longest=unpadding.seq)
+        return context.flatten(1)[order.argsort()]
+
+    def _queries_and_pairs(self, hidden: Tensor, read: ReadRows) -> tuple[Tensor, Tensor]:
+        """The queries of the positions that are read, (n, width), and every key and value, (…, 2 · width)."""
+        width = len(self.kept_heads) * self.head_dim
         # A layer that was put in the place of the matrix (quantized, say) is asked for all rows.
         if type(self.query_key_value) in (Linear, nn.Linear):
             weight, bias = self.query_key_value.weight, self.query_key_value.bias
-            some = hidden.flatten(0, -2).index_select(0, read.tokens)  # (n, hidden)
+            some = hidden.flatten(0, -2).index_select(0, read.places)  # (n, hidden)
             queries = linear(some, weight[:width], bias[:width])  # (n, width)
             pairs = linear(hidden, weight[width:], bias[width:])  # (…, 2 · width)
         else:
             fused = self.query_key_value(hidden)  # (…, 3 · width)
-            queries = fused[..., :width].flatten(0, -2).index_select(0, read.tokens)  # (n, width)
+            queries = fused[..., :width].flatten(0, -2).index_select(0, read.places)  # (n, width)
             pairs = fused[..., width:]  # (…, 2 · width)
-        key, value = self._by_heads(pairs, unpadding)
-        # Rows of which fewer positions are read get queries of 0, whose context nobody takes.
-        places, queries = read.slots[: read.num_real], queries[: read.num_real]
-        together = queries.new_zeros(key.size(0) * read.width, width).index_copy(0, places, queries)
-        [query] = self._by_heads(together.view(-1, read.width, width), None)
-        return query, key, value
+        return queries, pairs
 
     def _by_heads(self, projected: Tensor, unpadding: Unpadding | None) -> tuple[Tensor, ...]:
         """One, two or three tensors (batch, heads, seq, head_dim) of those that stand side by side."""

@@ -108,7 +108,7 @@ class Layer(nn.Module):
             need_weights=need_weights,
             need_heads=need_heads,
         )
-        given = hidden if read is None else hidden.flatten(0, -2).index_select(0, read.tokens)  # (n, hidden)
+        given = hidden if read is None else hidden.flatten(0, -2).index_select(0, read.places)  # (n, hidden)
         middle = self.attention_norm(given + self.dropout(attended))
         inner = self.activation(self.intermediate(middle))  # (…, intermediate)
         output = self.output_norm(middle + self.dropout(self.output(inner)))  # like given
@@ -138,6 +138,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(config, number=number) for number in range(config.num_hidden_layers))
         self.pooler = Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.gradient_checkpointing = False  # True: activations inside a layer are computed again in the backward pass
+        self.packs_rows = False  # True: attention, too, sees no padding in training; see `attend_packed`
         initialise(self, config)
 
     def forward(
@@ -181,17 +182,13 @@ class Encoder(nn.Module):
         check_inputs(self.config, given, input_ids, attention_mask, types, places)
         mask = None if attention_mask is None else attention_mask.bool()
         whole = output_hidden_states or output_attentions or output_head_outputs
-        unpadding, read = self._read(read_positions, given, mask, whole=whole, padding_is_read=padding_is_read)
+        packed = self.packs_rows and self.training and head_mask is None
+        how = {"whole": whole, "padding_is_read": padding_is_read, "packed": packed}
+        unpadding, read = self._read(read_positions, given, mask, **how)
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
-        if unpadding is not None:
-            given, types, places = (
-                unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
-                for part in (given, types, places)
-            )
-        words = given if input_ids is None else self.embeddings.word_embeddings(given)
-        hidden = self.embeddings(words, types, places)  # (batch, seq, hidden), or (tokens, hidden) when unpadded
+        hidden = self._embedded(given, types, places, unpadding, is_words=input_ids is None)
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
@@ -220,6 +217,22 @@ class Encoder(nn.Module):
             head_outputs=tuple(head_outputs) if output_head_outputs else None,
         )
 
+    def _embedded(
+        self, given: Tensor, types: Tensor, places: Tensor, unpadding: Unpadding | None, *, is_words: bool
+    ) -> Tensor:
+        """The states below the first layer, (batch, seq, hidden), or (tokens, hidden) when unpadded.
+
+        is_words: whether word embeddings were given, not ids.
+        """
+        if unpadding is not None:
+            given, types, places = (
+                unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
+                for part in (given, types, places)
+            )
+        words = given if is_words else self.embeddings.word_embeddings(given)
+        hidden: Tensor = self.embeddings(words, types, places)
+        return hidden
+
     def _run(self, layer: nn.Module) -> Callable[..., Any]:
         """The layer, or what computes it anew in the backward pass."""
         saves_memory = self.gradient_checkpointing and self.training
@@ -233,16 +246,17 @@ class Encoder(nn.Module):
         *,
         whole: bool,
         padding_is_read: bool,
+        packed: bool,
     ) -> tuple[Unpadding | None, ReadRows | None]:
         """How padding is left out, and the rows that the last layer finishes: the positions, then [CLS] of each row
         where a pooler reads it.
         """
         batch, seq = given.shape[:2]
         # Looking into the mask is a wait on other devices, and nothing that a compiler or an export can follow.
-        may_unpad = not whole and given.device.type == "cpu" and not torch.compiler.is_compiling()
+        may_unpad = not whole and (given.device.type == "cpu" or packed) and not torch.compiler.is_compiling()
         if positions is None:
             needed = may_unpad and not padding_is_read
-            return self._unpadding(mask, batch, seq) if needed else None, None
+            return self._unpadding(mask, batch, seq, packed=packed) if needed else None, None
         if whole:
             raise InputError(
                 "leave the last layer unfinished, of which whole states or attentions were asked for",
@@ -254,12 +268,12 @@ class Encoder(nn.Module):
             first = torch.arange(0, batch * seq, seq, device=positions.device)  # (batch,)
             positions = torch.cat([positions, first])  # (n + batch,)
         may_unpad = may_unpad and (mask is None or bool(mask.flatten()[positions].all()))
-        unpadding = self._unpadding(mask, batch, seq) if may_unpad else None
+        unpadding = self._unpadding(mask, batch, seq, packed=packed) if may_unpad else None
         return unpadding, read_rows(positions, batch=batch, seq=seq, unpadding=unpadding, multiple=round_rows())
 
-    def _unpadding(self, mask: Tensor | None, batch: int, seq: int) -> Unpadding | None:
+    def _unpadding(self, mask: Tensor | None, batch: int, seq: int, *, packed: bool) -> Unpadding | None:
         device = self.embeddings.word_embeddings.weight.device
-        return unpadding_of(mask, batch=batch, seq=seq, multiple=round_rows(), device=device)
+        return unpadding_of(mask, batch=batch, seq=seq, multiple=round_rows(), device=device, packed=packed)
 
     def _pooled_rows(self, hidden: Tensor, read: ReadRows | None, *, batch: int) -> tuple[Tensor, Tensor]:
         """What the pooler reads, (batch, hidden), and what the caller does."""

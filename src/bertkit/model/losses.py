@@ -75,13 +75,14 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         probabilities = logits.softmax(dim=-1)  # (n, classes)
-        highest, guesses = logits.max(dim=-1)  # (n,)
+        highest = logits.amax(dim=-1)  # (n,); argmax, which knows the place too, takes ten times as long
         # The highest probability is at least 1 / classes, so that its logarithm is exact.
-        log_normalizer = highest - probabilities.gather(1, guesses[:, None]).squeeze(1).log()  # (n,)
+        log_normalizer = highest - probabilities.amax(dim=-1).log()  # (n,)
         is_label = labels != IGNORE_INDEX  # (n,)
         targets = labels.clamp(min=0)[:, None]  # (n, 1)
-        losses = (log_normalizer - logits.gather(1, targets).squeeze(1)).where(is_label, 0.0)  # (n,)
-        hits = (guesses == labels).sum()
+        scores = logits.gather(1, targets).squeeze(1)  # (n,)
+        losses = (log_normalizer - scores).where(is_label, 0.0)  # (n,)
+        hits = ((scores == highest) & is_label).sum()
         ctx.save_for_backward(probabilities, targets, is_label)
         ctx.mark_non_differentiable(hits)
         return losses.sum(), hits

@@ -5,7 +5,6 @@ bytes of such a folder.  Next: hub.py, card.py
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
-from bertkit.errors import InputError
 from bertkit.files import write_atomically
 from bertkit.model.architectures import (
     ARCHITECTURES,
@@ -28,24 +26,18 @@ from bertkit.model.architectures import (
     head_of,
 )
 from bertkit.model.config import BertConfig, unknown_keys
-from bertkit.model.contents import CONFIG, SHOWN_NAMES, Contents, contents_of, remarks_on, task_head_names, task_of
+from bertkit.model.contents import CONFIG, Contents, contents_of, remarks_on, task_head_names, task_of
 from bertkit.model.encoder import Encoder
 from bertkit.model.foreign_folder import ForeignFolder
 from bertkit.model.hub import model_directory
 from bertkit.model.huggingface import (
-    DECODER_BIAS,
-    DECODER_WEIGHT,
     PREFIX,
-    TASK_HEADS,
-    Match,
-    Shape,
-    Translation,
     assemble,
     match_names,
-    name_table,
     to_hugging_face,
 )
 from bertkit.model.load_report import LoadReport
+from bertkit.model.loading_checks import check_finite, check_missing, check_room, check_shapes, check_tied
 from bertkit.model.task_config import TaskConfig
 from bertkit.model.task_entries import task_entries
 from bertkit.model.weights import WEIGHTS
@@ -140,12 +132,13 @@ def _load(
     prefix = "encoder." if isinstance(model, Encoder) else ""
     wanted = {prefix + name: tensor.shape for name, tensor in model.state_dict().items()}
     match = match_names(shapes, wanted=wanted, num_hidden_layers=config.num_hidden_layers)
-    _check_shapes(match, found)
-    _check_missing(match.missing, found, head=head, allow_new_head=allow_new_head, remarks=remarks)
-    _check_room(wanted, found.path)
+    check_shapes(match, found)
+    check_missing(match.missing, found, head=head, allow_new_head=allow_new_head, remarks=remarks)
+    check_room(wanted, found.path)
     tensors = assemble(match, wanted=wanted, read=found.weights.read, dtype=torch.float32)
     if "mlm_head.bias" in wanted and config.tie_word_embeddings:
-        _check_tied(tensors, found)
+        check_tied(tensors, found)
+    check_finite(tensors.tensors, found)
     state = tensors.tensors | {name: _first_values(name, wanted[name], config) for name in match.missing}
     model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in state.items()}, assign=True)
     resized = sorted(match.resized)
@@ -159,95 +152,6 @@ def _load(
         remarks=remarks,
     )
     return model.eval(), report
-
-
-def _check_shapes(match: Match, found: Contents) -> None:
-    for name, shape in match.misshapen.items():
-        raise InputError(
-            f"{name} has shape {found.weights.shapes[name]}",
-            file=found.path,
-            expected=f"{shape}, as config.json says",
-            remedy="the folder mixes two models, or config.json was edited; copy both files from one checkpoint",
-        )
-    for names in [*match.sources.values(), tuple(match.copies)]:
-        for name in names:
-            dtype = found.weights.dtypes[name]
-            if dtype is None or not dtype.is_floating_point:
-                raise InputError(
-                    f"{name} holds no floating-point numbers",
-                    file=found.path,
-                    value=str(dtype) if dtype is not None else None,
-                    expected="F32, F16, BF16 or F64",
-                    remedy="use the model as it was before it was quantised",
-                )
-
-
-def _check_missing(
-    missing: list[str], found: Contents, *, head: Head | None, allow_new_head: bool, remarks: list[str]
-) -> None:
-    config = found.config
-    in_encoder = [name for name in missing if name.startswith(("encoder.embeddings.", "encoder.layers."))]
-    if in_encoder:
-        raise InputError(
-            f"lacks {_absent(in_encoder, found)}",
-            file=found.path,
-            expected=f"every tensor of an encoder with {config.num_hidden_layers} layers, as config.json says",
-            remedy="copy config.json and the weights again, both from one checkpoint",
-        )
-    if missing and not allow_new_head:
-        parts = {
-            "mlm_head": "masked-LM head (MLM head)",
-            "nsp_head": "next-sentence head",
-            "encoder": "pooler",
-            "classifier": "classifier for this task",
-            "span_head": "head for answers in a text",
-            "mix": "mix of layers",
-        }
-        absent = ", ".join(sorted({parts[name.split(".")[0]] for name in missing}))
-        said = f" ({'; '.join(remarks)})" if remarks else ""
-        tuned = any(name.startswith(TASK_HEADS) for name in missing)
-        raise InputError(
-            f"has no {absent}{said}",
-            file=found.path,
-            expected=f"what head={head!r} needs: {_absent(missing, found)}",
-            remedy="fine-tune it first; allow_new_head=True makes a new head to begin from, and says so"
-            if tuned
-            else "use a pre-trained checkpoint with this head, or train one with "
-            "`bertkit pretrain --model_name_or_path` (it makes new heads and says so)",
-        )
-
-
-def _absent(missing: list[str], found: Contents) -> str:
-    """Return, under the names that a file has for them, the first of the tensors that are not there."""
-    table = name_table(found.config.num_hidden_layers)
-    wanted = [other for name in missing for other in table[name]]
-    names = [name for name in wanted if name not in found.names or name.startswith("classifier.")]
-    rest = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _check_room(wanted: Mapping[str, Shape], path: Path) -> None:
-    """Refuse a model that is larger than the machine's memory, before any of it is taken."""
-    needed = sum(4 * torch.Size(shape).numel() for shape in wanted.values())
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > there:
-        raise InputError(
-            f"is a model of {needed:,} bytes",
-            file=path,
-            expected=f"at most {there:,}, the memory of this machine",
-            remedy="use a smaller model or a larger machine",
-        )
-
-
-def _check_tied(tensors: Translation, found: Contents) -> None:
-    for name in (DECODER_WEIGHT, DECODER_BIAS):
-        if found.names.get(name) in tensors.ignored:
-            raise InputError(
-                f"{name} differs from the tensor it should repeat",
-                file=found.path,
-                expected="two equal tensors, as tie_word_embeddings in config.json says (its default is true)",
-                remedy="set tie_word_embeddings to false in config.json, if the decoder was trained apart",
-            )
 
 
 def _first_values(name: str, shape: torch.Size, config: BertConfig) -> Tensor:

@@ -21,9 +21,12 @@ class Unpadding:
     """
 
     positions: Tensor  # (tokens,) int64, flat index row · seq + column of each, rising; 0 for what fills up
-    slots: Tensor  # (batch · seq,) int64, place of each flat index among the tokens; of padding: the last token
+    places: Tensor  # (batch · seq,) int64, place of each flat index among the tokens; of padding: the last token
     num_real: int  # tokens that are real, at most all
     seq: int
+    # Of packed rows only, which attention sees one after the other too: (batch + 2,) int32, where the tokens of each
+    # row begin; those that fill up are a row of their own; last the number of all.
+    bounds: Tensor | None = None
 
     def rows(self) -> Tensor:
         """Return the row of each token, (tokens,) int64."""
@@ -40,15 +43,18 @@ class Unpadding:
         return rows
 
 
-def unpadding_of(mask: Tensor | None, *, batch: int, seq: int, multiple: int, device: torch.device) -> Unpadding | None:
+def unpadding_of(
+    mask: Tensor | None, *, batch: int, seq: int, multiple: int, device: torch.device, packed: bool = False
+) -> Unpadding | None:
     """Return how to leave the padding out of a batch, or None where nothing would be gained.
 
     mask: (batch, seq) bool, True = token; None: no padding.
     multiple: the number of tokens becomes a multiple of it, at least 1; kernels are made anew for each new number.
+    packed: whether attention, too, shall see the rows one after the other.
 
     >>> mask = torch.tensor([[True, True, True], [True, False, False]])
     >>> unpadding_of(mask, batch=2, seq=3, multiple=1, device=mask.device)
-    Unpadding(positions=tensor([0, 1, 2, 3, 0]), slots=tensor([0, 1, 2, 3, 4, 4]), num_real=4, seq=3)
+    Unpadding(positions=tensor([0, 1, 2, 3, 0]), places=tensor([0, 1, 2, 3, 4, 4]), num_real=4, seq=3, bounds=None)
     """
     whole = batch * seq
     if mask is None and whole % multiple == 0:
@@ -63,9 +69,16 @@ def unpadding_of(mask: Tensor | None, *, batch: int, seq: int, multiple: int, de
     if tokens >= whole and num_real < whole:
         return None
     positions = torch.cat([real, real.new_zeros(tokens - num_real)])
-    slots = torch.full((whole,), tokens - 1, dtype=torch.int64, device=device)
-    slots[real] = torch.arange(num_real, device=device)
-    return Unpadding(positions, slots, num_real, seq)
+    places = torch.full((whole,), tokens - 1, dtype=torch.int64, device=device)
+    places[real] = torch.arange(num_real, device=device)
+    return Unpadding(positions, places, num_real, seq, _bounds(real, tokens, batch=batch, seq=seq) if packed else None)
+
+
+def _bounds(real: Tensor, tokens: int, *, batch: int, seq: int) -> Tensor:
+    """Where each row begins among the tokens, of which the real ones have these flat indices."""
+    starts = torch.searchsorted(real, seq * torch.arange(batch + 2, device=real.device))  # (batch + 2,)
+    starts[-1] = tokens
+    return starts.int()
 
 
 class _Unpad(torch.autograd.Function):
@@ -79,7 +92,7 @@ class _Unpad(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient.index_select(0, ctx.unpadding.slots), None  # of padding: that of the last token, which is 0
+        return gradient.index_select(0, ctx.unpadding.places), None  # of padding: that of the last token, which is 0
 
 
 class _Pad(torch.autograd.Function):
@@ -88,7 +101,7 @@ class _Pad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, unpadding: Unpadding) -> Tensor:
         ctx.unpadding = unpadding
-        return tokens.index_select(0, unpadding.slots)
+        return tokens.index_select(0, unpadding.places)
 
     @staticmethod
     @once_differentiable

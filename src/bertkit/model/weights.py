@@ -20,6 +20,7 @@ from bertkit.model.huggingface import Shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+EXPORTED = ("model.onnx", "model.pt2")  # what `bertkit export` writes
 MAX_HEADER_BYTES = 4 * 2**20  # some 25,000 tensors; a BERT of 24 layers needs 50,000 bytes
 MAX_TENSORS = 20_000
 MAX_SHARDS = 1_000
@@ -56,6 +57,14 @@ def open_weights(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Weight
         return SafetensorsFiles(folder, *_shards(folder, INDEX))
     pickled = PICKLED if folder.has(PICKLED) else PICKLED_INDEX
     if not folder.has(pickled):
+        exported = next((name for name in EXPORTED if folder.has(name)), None)
+        if exported is not None:
+            raise InputError(
+                "holds an exported model, which other programs run, and no weights",
+                file=folder.path / exported,
+                expected=WEIGHTS,
+                remedy="ask the model that it was made of; `bertkit export --input_file` measures the file itself",
+            )
         raise InputError("does not exist", file=folder.path / WEIGHTS, expected="the model's weights", remedy=_REMEDY)
     if not allow_pickle_weights:
         raise InputError(

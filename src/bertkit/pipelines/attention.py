@@ -15,7 +15,8 @@ from bertkit.errors import InputError
 from bertkit.model.encoder import Encoder
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
-from bertkit.pipelines.batches import fitting_tokenizer, require_length, require_short
+from bertkit.pipelines.batches import require_length, require_short
+from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import with_special_tokens
 
 MAX_WEIGHTS = 2**24  # of all heads; a page of 22 MB, 340 tokens for twelve heads in twelve layers

@@ -5,7 +5,6 @@ Next: fill_mask.py, next_sentence.py, embedding.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertkit.errors import InputError
-from bertkit.model.foreign_folder import require_plain_tokenizer_files
-from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 
 Row = tuple[NDArray[np.int64], NDArray[np.int64]]  # input ids and token types of one row, (seq,) each
 Item = TypeVar("Item")
@@ -105,23 +102,6 @@ def padded(rows: Sequence[Row], *, pad_id: int, device: torch.device) -> dict[st
 def device_of(model: nn.Module) -> torch.device:
     """Return the device on which a model lies."""
     return next(model.parameters()).device
-
-
-def fitting_tokenizer(directory: str | Path, *, vocab_size: int) -> Tokenizer:
-    """Return the tokenizer of a model folder.
-
-    Raises:
-        InputError: there is none, or it has more tokens than the model.
-    """
-    require_plain_tokenizer_files(directory)
-    tokenizer = load_tokenizer(directory)
-    if tokenizer.vocabulary.size > vocab_size:
-        raise InputError(
-            f"the tokenizer has {tokenizer.vocabulary.size} tokens, the model {vocab_size}",
-            file=directory,
-            remedy="the folder mixes two models; copy tokenizer and weights from one checkpoint",
-        )
-    return tokenizer
 
 
 def require_length(length: int, *, positions: int, what: str, text: str) -> None:

@@ -20,8 +20,9 @@ from bertkit.model.hub import model_directory
 from bertkit.model.layer_mix import LayerMix
 from bertkit.model.pretrained import load_with_report
 from bertkit.model.task_config import Combine
-from bertkit.pipelines.batches import device_of, fitting_tokenizer, in_order, padded
+from bertkit.pipelines.batches import device_of, in_order, padded
 from bertkit.pipelines.windows import LongTexts, Window, windows_of
+from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import Tokenizer
 
 Pooling = Literal["cls", "pooler", "mean", "max", "none"]

@@ -17,11 +17,12 @@ from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
-from bertkit.pipelines.batches import fitting_tokenizer, in_order, require_length, require_short
+from bertkit.pipelines.batches import in_order, require_length, require_short
 from bertkit.pipelines.filled import Candidate, FilledText, MaskedText, string_of
 from bertkit.pipelines.joint import joint_candidates, target_candidates, target_ids
 from bertkit.pipelines.scores import MaskScores
 from bertkit.pipelines.scoring import ScoredText, score_problem, scored_texts
+from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.vocabulary import MASK
 

@@ -19,12 +19,12 @@ from bertkit.model.pretrained import load
 from bertkit.pipelines.batches import (
     Row,
     device_of,
-    fitting_tokenizer,
     in_order,
     padded,
     require_length,
     require_short,
 )
+from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import Tokenizer, with_special_tokens
 
 

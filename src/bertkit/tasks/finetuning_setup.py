@@ -28,7 +28,7 @@ from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
-from bertkit.text.tokenizer import load_tokenizer
+from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train.checkpoint import find_checkpoint_on_all
 from bertkit.train.settings import TrainSettings
@@ -73,7 +73,8 @@ def open_run(
     config = replace(data.config, pooling=settings.pooling, classifier_dropout=base.classifier_dropout)
     data.config = config
     model = _model(base, checkpoint, config, chosen.head, settings)
-    tokenizer = load_tokenizer(checkpoint or model_directory(base.name_or_path))
+    folder = checkpoint or model_directory(base.name_or_path, allow_pickle_weights=base.allow_pickle_weights)
+    tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     settings = _within(settings, model.config, chosen.name)
     build_features(chosen, data, tokenizer, settings)
     if base.freeze_layers is not None:

@@ -80,8 +80,20 @@ def with_dropout(
 
 
 def prepare(encoder: Encoder, training: TrainSettings) -> None:
-    """Let an encoder save memory or be compiled, as the settings say; its weights stay what they are."""
+    """Let an encoder save memory, pack rows or be compiled, as the settings say; its weights stay what they are.
+
+    Raises:
+        InputError: packed rows with dropout in attention.
+    """
     encoder.gradient_checkpointing = training.gradient_checkpointing
+    encoder.packs_rows = training.attention == "packed"
+    if encoder.packs_rows and encoder.config.attention_probs_dropout_prob > 0:
+        raise InputError(
+            "has no dropout of attention weights",
+            field="--attention",
+            value="packed",
+            expected="--attention_probs_dropout_prob 0",
+        )
     if training.torch_compile:
         for layer in encoder.layers:
             layer.compile(dynamic=True)

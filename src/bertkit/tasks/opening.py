@@ -7,14 +7,13 @@ from pathlib import Path
 
 from bertkit.console import say
 from bertkit.model.architectures import TaskModel
-from bertkit.model.foreign_folder import require_plain_tokenizer_files
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
 from bertkit.tasks.foreign_task import foreign_task, in_words
 from bertkit.tasks.predicting import Predictor
 from bertkit.tasks.task_file import has_task_file, read_task_file
 from bertkit.tasks.task_names import task_named
-from bertkit.text.tokenizer import load_tokenizer
+from bertkit.tasks.tokenizers import fitting_tokenizer
 
 
 def open_predictor(directory: str | Path, *, allow_bin: bool = False) -> Predictor:
@@ -33,8 +32,7 @@ def open_predictor(directory: str | Path, *, allow_bin: bool = False) -> Predict
     task = task_named(saved.name)
     model = load(folder, head=task.head, allow_pickle_weights=allow_bin)
     assert isinstance(model, TaskModel)
-    require_plain_tokenizer_files(folder)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     if not is_ours:
         say(in_words(folder, model, saved))
     return Predictor(model, tokenizer, task, saved.settings, saved.knowledge)

@@ -165,6 +165,8 @@ def _require_what_was_asked(settings: TrainSettings, device: torch.device, num_r
         and not torch.cuda.is_bf16_supported(including_emulation=False)
     ):
         raise InputError("is not what this GPU computes", field="--precision", value="bf16", remedy="use fp16 or fp32")
+    if settings.attention == "packed" and device.type != "cuda":
+        raise InputError("is a kernel of CUDA devices", field="--attention", value="packed", remedy="leave it away")
     if settings.sharding == "fsdp" and num_ranks == 1:
         raise InputError(
             "cuts the model over processes, but there is one",

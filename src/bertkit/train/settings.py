@@ -23,6 +23,7 @@ NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "polynomial_power": ("lr_scheduler_type", ("polynomial",)),
     "final_learning_rate_ratio": ("lr_scheduler_type", ("linear", "cosine", "polynomial", "wsd", "one-cycle")),
     "max_skipped_steps": ("on_non_finite", ("skip",)),
+    "attention": ("precision", ("bf16", "fp16")),  # the kernel of packed rows computes in no other
 }
 
 # Settings that a resumed run may change without becoming another run.
@@ -86,6 +87,9 @@ class TrainSettings:
     )
     precision: Precision = option("fp32", help="numbers of the forward pass; weights stay fp32")
     gradient_checkpointing: bool = option(False, help="compute activations again in the backward pass: less memory")
+    attention: Literal["padded", "packed"] = option(
+        "padded", help="packed: no padding in attention either (a GPU's FlashAttention for rows of any length)"
+    )
     torch_compile: bool = option(False, help="compile the layers by torch.compile; needs a C++ compiler or a GPU")
     sharding: Sharding = option("none", help="fsdp: weights, gradients and moments are cut over the processes (FSDP2)")
     data_workers: int = option(0, help="processes that make batches ahead; 0: made where they are used")
