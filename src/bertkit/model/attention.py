@@ -64,12 +64,14 @@ def attend_packed(
     if query.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
-        context: Tensor = varlen_attn(query, key, value, query_bounds, bounds, longest, longest)
+        context = varlen_attn(query, key, value, query_bounds, bounds, longest, longest)
+        assert isinstance(context, Tensor)
         return context
     rows = []
-    (queries, tokens) = (torch.diff(each).tolist() for each in (query_bounds, bounds))
-    parts = (query.split(queries), key.split(tokens), value.split(tokens))
-    for row in zip(*parts, strict=True):
+    queries, tokens = torch.diff(query_bounds).tolist(), torch.diff(bounds).tolist()
+    for row in zip(
+        query.split_with_sizes(queries), *(each.split_with_sizes(tokens) for each in (key, value)), strict=True
+    ):
         q, k, v = (part.transpose(0, 1)[None] for part in row)  # (1, heads, …, head_dim)
         rows.append(F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1))
     return torch.cat(rows)
@@ -187,15 +189,15 @@ class SelfAttention(nn.Module):
         bounds, heads = unpadding.bounds, (len(self.kept_heads), self.head_dim)
         assert bounds is not None
         if read is None:
-            query, key, value = self.query_key_value(hidden).unflatten(-1, (3, *heads)).unbind(1)
-            own = {"query_bounds": bounds, "bounds": bounds, "longest": unpadding.seq}
-            return attend_packed(query, key, value, **own).flatten(1)
+            query, key, value = self.query_key_value(hidden).reshape(-1, 3, *heads).unbind(1)
+            context = attend_packed(query, key, value, query_bounds=bounds, bounds=bounds, longest=unpadding.seq)
+            return context.flatten(1)
         queries, pairs = self._queries_and_pairs(hidden, read)
-        key, value = pairs.unflatten(-1, (2, *heads)).unbind(1)
+        key, value = pairs.reshape(-1, 2, *heads).unbind(1)
         order = read.rows.argsort(stable=True)  # (n,): those of a row together
         numbers = torch.arange(len(bounds), device=bounds.device)
         starts = torch.searchsorted(read.rows[order], numbers).int()  # (batch + 2,)
-        query = queries[order].unflatten(-1, heads)
+        query = queries[order].reshape(-1, *heads)
         context = attend_packed(query, key, value, query_bounds=starts, bounds=bounds, longest=unpadding.seq)
         return context.flatten(1)[order.argsort()]
 
