@@ -1,9 +1,11 @@
 """P7: how soon does bertkit reach the held-out masked-LM loss that a tuned transformers (HF-t) reaches in some minutes?
 
-In: the Song ci, one vocabulary, one model size, pairs by segment; --minutes for HF-t.  Out: a run each of HF-t and
-HF-d, and of bertkit in a tenth of that time (with every seed), in a quarter, at HF-t's tokens, and in all of it;
-Markdown and JSON. Every run has a schedule of its own that ends with it. All are judged by bertkit's evaluation: the
-test part, 15 % of its tokens hidden by one fixed seed.
+In: the Song ci, one vocabulary, one model size, pairs by segment; --minutes for the peers.
+First the tokens a second of everybody are measured, interleaved; the machine has to be idle for these minutes (--rates:
+for them alone). Then everybody is trained for the tokens of its time, by any number of threads on a machine as busy as
+it may be: the peers for --minutes, bertkit for shares of them and for HF-t's tokens. Every run has its own schedule,
+which ends with it.
+Out: Markdown and JSON. All are judged by bertkit's evaluation: the test part, 15 % hidden by one fixed seed.
     OMP_NUM_THREADS=2 python benchmarks/time_to_loss.py --minutes 20
 With --tune: HF-t's grid of rates and rows, then what stands near its best in twice the time, judged on the
 validation part.
@@ -20,14 +22,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "2"))
 
 import torch
 import transformers
-from contenders import HF_D, HF_T, Transformers, Tuning, dense_batches, store_of, text_of
+from contenders import HF_T, Bertkit, Contender, Transformers, Tuning, dense_batches, store_of, text_of
 from machine import RESULTS, machine
 from tables import grid_of_losses, loss_table
 
@@ -42,12 +46,15 @@ from bertkit.options import config_from
 from bertkit.tasks.held_out import evaluate
 
 VOCAB_ENTRIES = 8000  # at most: every character seen twice
-SHARES = (0.1, 0.25, 1.0)  # of HF-t's minutes that bertkit gets
+SHARES = (0.25, 0.1, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
+RATE_ROUNDS, RATE_SECONDS = 5, 8.0  # of each contender
 PAIRS = PairSettings()  # --pairing segment
 GRID_RATES, GRID_ROWS = (5e-4, 1e-3, 2e-3, 4e-3), (32, 64, 256)
 TUNING_ROWS = 1024  # of the validation part
 TUNED = replace(HF_T, rows=32, learning_rate=2e-3, warmup=0.1, mlm_probability=0.3)  # the best that --tune found
-Clock = Callable[[], float]
+# What transformers may do about the masking rate, which its users seldom change.
+PEERS = {"HF-t": TUNED, "HF-t, 15 % hidden": replace(TUNED, mlm_probability=0.15, warmup=0.2)}
+Progress = Callable[[int, float], float]  # of tokens and seconds of the processor: how much of a run is over
 
 
 def store() -> Path:
@@ -56,22 +63,21 @@ def store() -> Path:
 
 
 def train_transformers(
-    size: str, data: Path, tuning: Tuning, *, minutes: float, clock: Clock, part: str, max_rows: int | None, seed: int
+    size: str, data: Path, tuning: Tuning, *, progress: Progress, part: str, max_rows: int | None, seed: int
 ) -> dict[str, float]:
-    """Return tokens, seconds and held-out metrics of transformers after so many minutes of training.
+    """Return tokens, seconds of the processor and held-out metrics of transformers when its run is over.
 
-    clock: what tells the time: time.perf_counter, or time.process_time where others use the machine too.
     part, max_rows: what it is judged by.
     """
     torch.manual_seed(seed)
     parts, tokenizer = open_prepared(data)
     config = config_of_size(size, vocab_size=tokenizer.vocabulary.size)
     training = Transformers(config, dense_batches(data, PAIRS, tuning, seed=seed), tuning)
-    tokens, steps, began, seconds = 0, 0, clock(), 0.0
-    while seconds < 60 * minutes:
-        tokens += training.step(seconds / (60 * minutes)).tokens
+    tokens, steps, began, seconds = 0, 0, time.process_time(), 0.0
+    while (done := progress(tokens, seconds)) < 1:
+        tokens += training.step(done).tokens
         steps += 1
-        seconds = clock() - began
+        seconds = time.process_time() - began
     with tempfile.TemporaryDirectory() as folder:
         training.model.save_pretrained(folder)
         model = load(folder, head="pretraining")
@@ -80,14 +86,12 @@ def train_transformers(
     return {"tokens": tokens, "steps": steps, "seconds": seconds, **found.metrics}
 
 
-def train_bertkit(size: str, data: Path, *, length: dict[str, Any], seed: int) -> dict[str, float]:
-    """Return tokens, seconds and held-out metrics of `bertkit pretrain`: its default recipe, its best checkpoint.
-
-    length: max_minutes or max_steps.
-    """
+def train_bertkit(size: str, data: Path, *, max_steps: int, seed: int) -> dict[str, float]:
+    """Return tokens, seconds and held-out metrics of `bertkit pretrain`: its default recipe, its best checkpoint."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
-        values = {"output_dir": str(folder), "data_dir": str(data), "model_size": size, "seed": seed, **length}
+        values = {"output_dir": str(folder), "data_dir": str(data), "model_size": size, "seed": seed}
+        values["max_steps"] = max_steps
         config: Config = config_from(Config, values)
         results = pretrain(config)
         run = json.loads((folder / "run.json").read_text("utf-8"))
@@ -102,39 +106,76 @@ def train_bertkit(size: str, data: Path, *, length: dict[str, Any], seed: int) -
     }
 
 
-def compare(
-    size: str, data: Path, *, minutes: float, seeds: list[int], systems: list[str], output: Path
-) -> dict[str, Any]:
-    """Return {"runs": {name: a run for each seed}}, HF-t first; each run is kept as soon as it is there.
+def measure_rates(size: str, data: Path) -> dict[str, dict[str, Any]]:
+    """Return {name: tokens a second of each round, tokens of a step}, all taking turns."""
+    _, tokenizer = open_prepared(data)
+    config = config_of_size(size, vocab_size=tokenizer.vocabulary.size)
+    contenders: dict[str, Contender] = {"bertkit": Bertkit(data, {"model_size": size})}
+    for name, tuning in PEERS.items():
+        contenders[name] = Transformers(config, dense_batches(data, PAIRS, tuning), tuning)
+    found: dict[str, dict[str, Any]] = {name: {"tokens_per_second": [], "tokens_a_step": 0.0} for name in contenders}
+    for _ in range(RATE_ROUNDS + 1):  # the first is not counted
+        for name, contender in contenders.items():
+            steps = [contender.step()]
+            while sum(step.seconds for step in steps) < RATE_SECONDS:
+                steps.append(contender.step())
+            tokens = sum(step.tokens for step in steps)
+            found[name]["tokens_per_second"].append(tokens / sum(step.seconds for step in steps))
+            found[name]["tokens_a_step"] = tokens / len(steps)
+    for name, rates in found.items():
+        del rates["tokens_per_second"][0]
+        print(f"{name}: {median(rates['tokens_per_second']):,.0f} tokens/s", file=sys.stderr, flush=True)
+    return found
 
-    Of the other seeds than the first only bertkit in the least time is run: it is the one that has to prove itself.
+
+def compare(
+    size: str, data: Path, *, minutes: float, seeds: list[int], only: list[str] | None, output: Path
+) -> dict[str, Any]:
+    """Return rates and {"runs": {name: a run for each seed}}; each is kept as soon as it is there, and not made again.
+
+    only: the names of the runs to make; None: all.
     """
-    kept_in, first = output / "time_to_loss.json", seeds[0]
-    same = {"size": size, "minutes": minutes, "seeds": seeds, "tuning": asdict(TUNED)}
+    kept_in = output / "time_to_loss.json"
+    same = {"size": size, "minutes": minutes, "peers": {name: asdict(tuning) for name, tuning in PEERS.items()}}
     kept: dict[str, Any] = json.loads(kept_in.read_text("utf-8")) if kept_in.exists() else {}
     if any(kept.get(name) != value for name, value in same.items()):
         kept = {**same, "runs": {}}
 
-    def note(name: str, run: dict[str, float], *, seed: int = first) -> None:
-        others = [each for each in kept["runs"].get(name, []) if each["seed"] != seed]
-        kept["runs"][name], kept["machine"] = [*others, {"seed": seed, **run}], machine()
-        print(f"{name}: {run['seconds']:.0f} s, loss {run['mlm_loss']:.3f}", file=sys.stderr, flush=True)
+    def keep() -> None:
         output.mkdir(parents=True, exist_ok=True)
         kept_in.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
-    for name, tuning in (("HF-t", TUNED), ("HF-d", replace(HF_D, rows=32))):
-        if name in systems:
-            judged = {"clock": time.perf_counter, "part": "test", "max_rows": None, "seed": first}
-            note(name, train_transformers(size, data, tuning, minutes=minutes, **judged))
-    if "bertkit" in systems:
-        for share in SHARES:
-            for seed in seeds if share == SHARES[0] else seeds[:1]:
-                run = train_bertkit(size, data, length={"max_minutes": share * minutes}, seed=seed)
-                note(f"bertkit, {share:g} of the time", run, seed=seed)
-        if "HF-t" in kept["runs"]:
-            steps = math.ceil(kept["runs"]["HF-t"][0]["tokens"] / (run["tokens"] / run["steps"]))
-            note("bertkit, equal tokens", train_bertkit(size, data, length={"max_steps": steps}, seed=first))
+    def run(name: str, seed: int, train: Callable[[], dict[str, float]]) -> None:
+        runs = kept["runs"].setdefault(name, [])
+        if (only is not None and name not in only) or any(each["seed"] == seed for each in runs):
+            return
+        runs.append({"seed": seed, **train()})
+        print(f"{name}, seed {seed}: loss {runs[-1]['mlm_loss']:.3f}", file=sys.stderr, flush=True)
+        keep()
+
+    if "rates" not in kept:
+        kept |= {"rates": measure_rates(size, data), "machine": machine()}
+        keep()
+    rates = {name: median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
+    for name, tuning in PEERS.items():
+        tokens = rates[name] * 60 * minutes
+        judged = {"part": "test", "max_rows": None, "seed": seeds[0]}
+        run(
+            name,
+            seeds[0],
+            partial(train_transformers, size, data, tuning, progress=partial(_share_of_tokens, tokens), **judged),
+        )
+    lengths = {f"bertkit, {share:g} of the time": share * 60 * minutes * rates["bertkit"] for share in SHARES}
+    lengths["bertkit, equal tokens"] = rates["HF-t"] * 60 * minutes
+    for place, (name, tokens) in enumerate(lengths.items()):
+        steps = math.ceil(tokens / kept["rates"]["bertkit"]["tokens_a_step"])
+        for seed in seeds if place == 0 else seeds[:1]:
+            run(name, seed, partial(train_bertkit, size, data, max_steps=steps, seed=seed))
     return kept
+
+
+def _share_of_tokens(wanted: float, tokens: int, seconds: float) -> float:
+    return tokens / wanted
 
 
 def tune(size: str, data: Path, *, minutes: float, seed: int, output: Path) -> dict[str, Any]:
@@ -147,8 +188,9 @@ def tune(size: str, data: Path, *, minutes: float, seed: int, output: Path) -> d
     kept: dict[str, Any] = {"size": size, "seed": seed, "machine": machine(), "grid": []}
 
     def attempt(tuning: Tuning, minutes: float) -> float:
-        judged = {"clock": time.process_time, "part": "validation", "max_rows": TUNING_ROWS, "seed": seed}
-        found = train_transformers(size, data, tuning, minutes=minutes, **judged)
+        judged = {"part": "validation", "max_rows": TUNING_ROWS, "seed": seed}
+        until = partial(_share_of_minutes, minutes)
+        found = train_transformers(size, data, tuning, progress=until, **judged)
         kept["grid"].append({**asdict(tuning), "minutes": minutes, **found})
         print(f"{tuning}: {found['mlm_loss']:.3f}", file=sys.stderr, flush=True)
         output.mkdir(parents=True, exist_ok=True)
@@ -160,6 +202,10 @@ def tune(size: str, data: Path, *, minutes: float, seed: int, output: Path) -> d
     for tuning in finalists(min(losses, key=lambda tuning: losses[tuning])):
         attempt(tuning, 2 * minutes)
     return kept
+
+
+def _share_of_minutes(minutes: float, tokens: int, seconds: float) -> float:
+    return seconds / (60 * minutes)
 
 
 def finalists(best: Tuning) -> list[Tuning]:
@@ -184,7 +230,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="of HF-t; with --tune of every point of the grid")
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--systems", nargs="+", default=["HF-t", "HF-d", "bertkit"])
+    parser.add_argument("--rates", action="store_true", help="measure tokens a second, and train nothing")
+    parser.add_argument("--only", nargs="+", help="names of runs, as in the table")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     wish = parser.parse_args()
@@ -195,10 +242,8 @@ def main() -> None:
         kept = tune(wish.size, store(), minutes=wish.minutes, seed=wish.seeds[0], output=wish.output)
         text, name = "\n".join(grid_of_losses(kept)), "tuning.md"
     else:
-        how = {"minutes": wish.minutes, "seeds": wish.seeds, "systems": wish.systems, "output": wish.output}
-        kept = compare(wish.size, store(), **how)
-        if "HF-t" not in kept["runs"]:
-            raise SystemExit("what was measured is kept; the table needs a run of HF-t")
+        only = [] if wish.rates else wish.only
+        kept = compare(wish.size, store(), minutes=wish.minutes, seeds=wish.seeds, only=only, output=wish.output)
         text, name = "\n".join(loss_table(kept)), "time_to_loss.md"
     (wish.output / name).write_text(text + "\n", "utf-8")
     print(text)

@@ -59,17 +59,20 @@ def test_tables_say_ratios_of_the_rounds_and_which_target_is_reached(modules: di
 
 
 def test_the_time_to_a_loss_is_that_of_the_shortest_run_that_reaches_it(modules: dict[str, Any]) -> None:
-    def run(seconds: float, loss: float) -> dict[str, float]:
-        return {"seconds": seconds, "tokens": 1000, "mlm_loss": loss, "mlm_accuracy": 0.2}
+    def run(tokens: int, loss: float) -> dict[str, float]:
+        accuracies = {"mlm_accuracy": 0.2, "mlm_accuracy_without_punctuation": 0.1, "nsp_accuracy": 0.7}
+        return {"seed": 1, "tokens": tokens, "mlm_loss": loss, **accuracies}
 
-    two = [run(120, 5.6), run(120, 5.5)]
-    runs = {"HF-t": [run(1200, 5.5)], "bertkit, 0.1": two, "bertkit, 0.25": [run(300, 5.4)]}
-    text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": runs}))
-    assert "bertkit reaches that loss **4.0 ×** sooner" in text
-    assert "| bertkit, 0.1 | 2 | 120 | 1,000 | 5.550 (5.500 – 5.600) | 20.0 % | 10.0 × |" in text
-    worse = {"HF-t": [run(1200, 5.5)], "bertkit, 0.1": two}
-    text = "\n".join(modules["tables"].loss_table({"size": "tiny", "minutes": 20, "runs": worse}))
-    assert "no run of bertkit reached that loss" in text
+    rates = {"HF-t": {"tokens_per_second": [9.0, 10.0, 11.0]}, "bertkit": {"tokens_per_second": [20.0]}}
+    kept = {"size": "tiny", "minutes": 20, "rates": rates}
+    two = [run(2400, 5.6), run(2400, 5.5)]
+    runs = {"HF-t": [run(12_000, 5.5)], "bertkit, 0.1": two, "bertkit, 0.25": [run(6000, 5.4)], "bertkit, 1": []}
+    text = "\n".join(modules["tables"].loss_table({**kept, "runs": runs}))
+    assert "HF-t ends at 5.500; bertkit is as good **4.0 ×** sooner" in text
+    assert "| bertkit, 0.1 | 2 | 2,400 | 120 | 5.550 (5.500 – 5.600) | 20.0 % | 10.0 % | 70.0 % |" in text
+    worse = {"HF-t": [run(12_000, 5.5)], "bertkit, 0.1": two}
+    text = "\n".join(modules["tables"].loss_table({**kept, "runs": worse}))
+    assert "no run of bertkit is as good" in text
 
 
 def test_the_tuning_of_the_peer_goes_on_near_the_best_of_its_grid(modules: dict[str, Any]) -> None:
