@@ -13,6 +13,7 @@ from bertkit.console import result, result_json, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
+from bertkit.tasks.task_settings import require_known
 from bertkit.text.readers import require_no_input
 
 SHOWN_LABELS = 12  # of a confusion that is printed: more do not fit a line
@@ -59,11 +60,22 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     Raises:
         InputError: no fine-tuned model, anything wrong with the data, labels that the model does not have.
     """
-    from bertkit.tasks.opening import open_predictor
+    from bertkit.data.examples.reading import ExampleReport
+    from bertkit.model.hub import model_directory
+    from bertkit.tasks.example_files import read_examples
+    from bertkit.tasks.task_file import task_of_model
 
-    predictor = open_predictor(config.model, allow_bin=config.allow_bin)
+    folder, reading = model_directory(config.model, allow_pickle_weights=config.allow_bin), config.reading
+    name = task_of_model(folder, allow_pickle_weights=config.allow_bin)
+    require_known(name, reading)
+    report = ExampleReport(reading.on_bad)
+    examples = read_examples(name, config.input_file, reading, report, labelled=True, flag="--input_file")
+
+    from bertkit.tasks.opening import open_predictor  # torch, which takes seconds
+
+    predictor = open_predictor(folder, allow_bin=config.allow_bin)
     predictor.say_thresholds()
-    examples = predictor.labelled(config.input_file, config.reading, flag="--input_file")
+    examples = predictor.fitting(examples, reading, report)
     figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
     return figures, tables, dict(predictor.coverage.rows())
 

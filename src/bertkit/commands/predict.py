@@ -57,15 +57,15 @@ def run(config: Config) -> None:
         InputError: no fine-tuned model, anything wrong with the data, an input that would be overwritten.
     """
     from bertkit.data.examples.reading import ExampleReport
+    from bertkit.model.hub import model_directory
     from bertkit.tasks.example_files import read_examples
-    from bertkit.tasks.opening import open_predictor
+    from bertkit.tasks.task_file import task_of_model
 
     path = Path(config.output_file)
     beside = [path.with_name(name) for name in (NBEST, NULL_ODDS)] if path.suffix == ".json" else []
     require_no_input([path, *beside], config.input_file)
-    predictor = open_predictor(config.model, allow_bin=config.allow_bin)
-    predictor.say_thresholds()
-    name, reading = predictor.task.name, config.reading
+    folder, reading = model_directory(config.model, allow_pickle_weights=config.allow_bin), config.reading
+    name = task_of_model(folder, allow_pickle_weights=config.allow_bin)
     if path.suffix == ".json" and name != QUESTIONS:
         raise InputError(
             "is the format of answers to questions",
@@ -77,6 +77,11 @@ def run(config: Config) -> None:
     report = ExampleReport(reading.on_bad)
     examples = read_examples(name, config.input_file, reading, report, labelled=False, flag="--input_file")
     report.say()
+
+    from bertkit.tasks.opening import open_predictor  # torch, which takes seconds
+
+    predictor = open_predictor(folder, allow_bin=config.allow_bin)
+    predictor.say_thresholds()
     with Progress("answering", total=len(examples), unit="examples") as progress:
         answers = _counted(predictor.answers(examples), progress)
         if path.suffix == ".json":

@@ -58,9 +58,17 @@ class Predictor:
         require_known(self.task.name, reading)
         report = ExampleReport(reading.on_bad)
         examples = read_examples(self.task.name, paths, reading, report, labelled=True, flag=flag)
-        examples = self.task.check(examples, self.config, reading, report)
+        return self.fitting(examples, reading, report)
+
+    def fitting(self, examples: Sequence[Any], reading: ReadingSettings, report: ExampleReport) -> list[Any]:
+        """Return the examples with labels as the model has them, and say what became of every record.
+
+        Raises:
+            InputError: labels that the model does not have.
+        """
+        found = self.task.check(examples, self.config, reading, report)
         report.say()
-        return examples
+        return found
 
     def answers(self, examples: Iterable[Any], *, runtime: Runtime | None = None) -> Iterator[Any]:
         """Yield an answer for each example, in order; rows of like length go through the model together.

@@ -29,6 +29,19 @@ class SavedTask:
     knowledge: Knowledge
 
 
+def task_of_model(folder: Path, *, allow_pickle_weights: bool) -> str:
+    """Return the name of a model's task; torch is only needed for models of others.
+
+    Raises:
+        InputError: a model that was not fine-tuned, or for nobody knows what.
+    """
+    if has_task_file(folder):
+        return read_task_file(folder).name
+    from bertkit.tasks.foreign_task import foreign_task
+
+    return foreign_task(folder, allow_pickle_weights=allow_pickle_weights).name
+
+
 def task_file(task: "FineTuningTask[Any, Any, Any]", settings: TaskSettings, knowledge: Knowledge) -> bytes:
     """Return the content of task.json."""
     saved = {
