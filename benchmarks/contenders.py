@@ -252,7 +252,7 @@ def dense_batches(store: Path, pairs: PairSettings, tuning: Tuning, *, seed: int
     """
     parts, tokenizer = open_prepared(store)
     shuffle = np.random.default_rng(seed)
-    together = GROUPED_BATCHES * tuning.rows_at_once if tuning.by_length else tuning.rows
+    together = GROUPED_BATCHES * tuning.rows if tuning.by_length else tuning.rows
     for epoch in range(MANY_STEPS):
         table = build_pairs(parts["train"], pairs, seed=seed, epoch=epoch)
         for number in range(steps_in_epoch(len(table), together) - 1):  # the last, short one would be timed like others

@@ -116,7 +116,7 @@ def memory_table(found: Mapping[str, Any]) -> list[str]:
 
 
 def loss_table(kept: Mapping[str, Any]) -> list[str]:
-    """Return the table of P7: what the runs of each name reached, and in what share of HF-t's time; means of seeds."""
+    """Return the table of P7: what each run reached, and how much sooner; means of seeds, of losses medians."""
     runs = {name: mean_of(each) for name, each in kept["runs"].items() if each}
     rates = {name: statistics.median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, run in runs.items():

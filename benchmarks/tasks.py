@@ -1,7 +1,8 @@
 """Seven tasks fine-tuned by bertkit and by transformers at equal settings: how good are the models?
 
 In: a task and a seed, the shared data, the MiniLM encoder (`make weights`).  Out: one JSON summary a finished run; what
-has one is not run again.  --table prints mean ± sd over the seeds, the difference, and two standard errors of it.
+has one of the same settings is not run again.  --table prints mean ± sd over the seeds, the difference, and two
+standard errors of it.
     OMP_NUM_THREADS=1 python benchmarks/tasks.py --tasks stsb-en --seeds 1,2,3 --systems transformers,bertkit
 """
 
@@ -95,7 +96,7 @@ def figures_of(recipe: Recipe, rows: Sequence[dict[str, Any]], answers: Sequence
         found = {"accuracy": right / len(rows)}
     else:
         found = asdict(regression_scores([row["label"] for row in rows], answers))
-    return {metric: float(found[metric] or 0.0) for metric in recipe.metrics}
+    return {metric: float(found[metric]) for metric in recipe.metrics}  # None, of a constant: no figure, and an error
 
 
 def by_bertkit(
@@ -131,11 +132,11 @@ CONTENDERS: dict[str, Callable[..., tuple[dict[str, float], int]]] = {
 
 
 def run(name: str, seed: int, system: str, *, shared: Path, work: Path, results: Path, base: str) -> None:
-    """Run what has no summary yet, and write its summary."""
-    summary = results / f"{name}-{system}-{seed}.json"
-    if summary.exists():
+    """Run what has no summary of these settings yet, and write its summary."""
+    summary, recipe = results / f"{name}-{system}-{seed}.json", RECIPES[name]
+    if summary.exists() and json.loads(summary.read_text("utf-8"))["settings"] == asdict(recipe.settings):
         return
-    recipe, folder = RECIPES[name], work / f"{name}-{system}-{seed}-{time.time_ns()}"
+    folder = work / f"{name}-{system}-{seed}-{time.time_ns()}"
     train, test = write_splits(name, shared, work / name)
     print(f"{name}, seed {seed}, {system} …", flush=True)
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -172,7 +173,11 @@ def table(results: Path) -> str:
     for name, recipe in RECIPES.items():
         for metric in recipe.metrics:
             values = {
-                system: {r["seed"]: 100 * r["metrics"][metric] for r in records if key(r) == (name, system)}
+                system: {
+                    r["seed"]: 100 * r["metrics"][metric]
+                    for r in records
+                    if key(r) == (name, system, asdict(recipe.settings))
+                }
                 for system in SYSTEMS
             }
             seeds = sorted(set.intersection(*(set(own) for own in values.values())))
@@ -182,9 +187,9 @@ def table(results: Path) -> str:
     return "\n".join(lines)
 
 
-def key(record: dict[str, Any]) -> tuple[str, str]:
-    """Return the task and the system of a summary."""
-    return record["task"], record["system"]
+def key(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the task, the system and the settings of a summary."""
+    return record["task"], record["system"], record["settings"]
 
 
 def compared(theirs: Sequence[float], ours: Sequence[float]) -> str:

@@ -209,7 +209,7 @@ def _share_of_minutes(minutes: float, tokens: int, seconds: float) -> float:
 
 
 def finalists(best: Tuning) -> list[Tuning]:
-    """Return the best of the grid and what stands near it: half the rate, half the rows, warm-up, masking rate."""
+    """Return the best of the grid and what stands near it in rate, rows, warm-up and masking rate."""
     rate, rows = best.learning_rate, best.rows
     hard = replace(best, warmup=0.2, mlm_probability=0.3)
     return [

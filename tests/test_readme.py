@@ -100,3 +100,11 @@ def test_flags_that_the_pages_name_exist_in_some_command(page: str) -> None:
 
 def test_both_readmes_tell_the_number_of_poems_alike() -> None:
     assert all("20,021" in text_of(page) for page in READMES)
+
+
+def test_the_next_file_that_a_header_names_is_there() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        found = re.search(r"^Next: (.*)|  Next: (.*)", path.read_text(encoding="utf-8"), flags=re.M)
+        for name in re.findall(r"[\w/.]+\.py", "".join(found.groups("")) if found else ""):
+            places = (path.parent, ROOT / "src" / "bertkit", ROOT / "benchmarks")
+            assert any((place / name).is_file() for place in places), (path, name)

@@ -245,7 +245,7 @@ def test_runs_that_are_finished_are_held_to_their_settings_without_checkpoints(
 def test_help_speaks_of_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["finetune", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--num_train_epochs passes over the training examples in all; null with no max_steps: 3" in shown
+    assert "--num_train_epochs passes over the training examples in all; null with no other length: 3" in shown
     assert "--eval_every steps between two evaluations; null: an epoch" in shown
     assert "a tenth of the run" not in shown
     assert main(["pretrain", "--help"]) == 0

@@ -100,8 +100,8 @@ def test_a_model_without_the_least_important_heads_is_smaller_and_answers(
     # What was taken out is not taken out again: of two heads in either layer one is left to go.
     assert typed(output, "--input_file", data) == 0
     printed = capsys.readouterr().out
-    assert printed.splitlines()[1].split() == ["layer", "head", "0", "head", "1", "whole", "layer"]
-    assert "pruned" in printed.splitlines()[3]
+    assert printed.splitlines()[2].split() == ["layer", "head", "0", "head", "1", "whole", "layer"]
+    assert "pruned" in printed.splitlines()[4]
     again = shown(capsys, output, "--input_file", data, "--prune_heads", 1, "--output_dir", tmp_path / "smallest")
     assert list(again["pruned"]) == ["0"]
     words = [output, "--input_file", data, "--prune_heads", 2, "--output_dir", tmp_path / "none"]

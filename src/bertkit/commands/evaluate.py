@@ -1,6 +1,6 @@
 """`bertkit evaluate`: how well a fine-tuned model does on labelled files.
 
-In: a model that `bertkit finetune` wrote, labelled files.  Out: figures, printed and as JSON.
+In: a fine-tuned model, of bertkit or transformers, labelled files.  Out: figures, printed and as JSON.
 Next: ../tasks/predicting.py
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.console import result, result_json, table, warn
+from bertkit.console import result, result_json, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
@@ -46,6 +46,7 @@ def run(config: Config) -> None:
     if config.json:
         result_json(everything)
         return
+    say(table(coverage.items()))
     result(table([(name, f"{value:.4f}") for name, value in figures.items()]))
     for title, rows in tables.items():
         if title == "warning":

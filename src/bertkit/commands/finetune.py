@@ -26,8 +26,7 @@ DEFAULT_EPOCHS = 3.0  # where neither steps, epochs nor minutes are given
 FINE_TUNING = {"learning_rate": 5e-5, "adam_beta2": 0.999, "save_total_limit": 1}
 
 HELPS = {
-    "max_steps": "optimizer updates in all; null: from num_train_epochs",
-    "num_train_epochs": f"passes over the training examples in all; null with no max_steps: {DEFAULT_EPOCHS:g}",
+    "num_train_epochs": f"passes over the training examples in all; null with no other length: {DEFAULT_EPOCHS:g}",
     "eval_every": "steps between two evaluations; null: an epoch",
     "early_stopping_patience": "end after so many evaluations in a row without a better one, which needs held-out "
     "examples; null: never",

@@ -97,6 +97,7 @@ def _measured(config: Config) -> "tuple[Model, Importance, dict[str, bytes]]":
 
     folder = model_directory(config.path, allow_pickle_weights=config.allow_bin)
     head = head_on_disk(folder, allow_pickle_weights=config.allow_bin)
+    _require_heads(config, folder)
     _require_effect(config, fine_tuned=head in TASKS)
     with Progress("measuring", total=None, unit="rows") as progress:
         if head in TASKS:
@@ -127,6 +128,26 @@ def _measured(config: Config) -> "tuple[Model, Importance, dict[str, bytes]]":
         return model, found, _tokenizer_files(tokenizer, model)
 
 
+def _require_heads(config: Config, folder: Path) -> None:
+    """Refuse to take out more heads than there are, but one in each layer.
+
+    Raises:
+        InputError: with their number.
+    """
+    from bertkit.model.config import config_from_json, read_json_object
+
+    path = folder / "config.json"
+    shape = config_from_json(read_json_object(path), file=path)
+    most = sum(len(shape.kept_heads(number)) - 1 for number in range(shape.num_hidden_layers))
+    if config.prune_heads is not None and config.prune_heads > most:
+        raise InputError(
+            "are more heads than can be taken out, one staying in each layer",
+            field="--prune_heads",
+            value=config.prune_heads,
+            expected=f"at most {most}",
+        )
+
+
 def _require_effect(config: Config, *, fine_tuned: bool) -> None:
     """Refuse options that were set and that this model's examples do not know.
 
@@ -154,14 +175,6 @@ def _pruned(config: Config, model: "Model", found: "Importance", files: dict[str
 
     assert config.prune_heads is not None
     assert config.output_dir is not None
-    most = sum(len(kept) - 1 for kept in found.kept)
-    if config.prune_heads > most:
-        raise InputError(
-            "are more heads than can be taken out, one staying in each layer",
-            field="--prune_heads",
-            value=config.prune_heads,
-            expected=f"at most {most}",
-        )
     chosen = found.least_important_heads(config.prune_heads)
     prune_heads(model, chosen)
     save(config.output_dir, model, files=files)

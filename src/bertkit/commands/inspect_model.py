@@ -14,6 +14,7 @@ from bertkit import console
 from bertkit.commands.inspect_vocab import entries_of
 from bertkit.errors import InputError
 from bertkit.options import ALLOW_BIN, argument, option
+from bertkit.tasks.tokenizers import PADDED_TO, cut_short
 from bertkit.text.given import given_texts
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer, with_special_tokens
 from bertkit.text.vocabulary import MASK, UNK, read_vocabulary
@@ -157,6 +158,8 @@ def _tokenizer_rows(tokenizer: Tokenizer, folder: Path, model: "Model", remarks:
     """What is known of a tokenizer; what does not fit the model is remarked."""
     vocabulary, config, entries = tokenizer.vocabulary, model.config, entries_of(tokenizer)
     spare = config.vocab_size - vocabulary.size
+    if spare >= PADDED_TO:
+        remarks.append(cut_short(vocabulary.size, config.vocab_size))
     if spare < 0:
         remarks.append(
             f"the tokenizer has {vocabulary.size:,} tokens and the model {config.vocab_size:,}: they do not belong "
@@ -172,6 +175,8 @@ def _tokenizer_rows(tokenizer: Tokenizer, folder: Path, model: "Model", remarks:
             remarks.append(
                 f"tokenizer.json and vocab.txt differ: id {wrong} is {vocabulary.tokens[wrong]!r} and {other[wrong]!r}"
             )
+        elif len(other) != vocabulary.size:
+            remarks.append(f"tokenizer.json has {vocabulary.size:,} tokens and vocab.txt {len(other):,}")
     if entries.do_lower_case and entries.num_capital:
         remarks.append(
             f"case mismatch: {entries.num_capital:,} entries have a capital letter, but do_lower_case is true, so that "

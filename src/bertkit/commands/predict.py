@@ -1,6 +1,6 @@
 """`bertkit predict`: a fine-tuned model answers a file, an answer for each example, in order.
 
-In: a model that `bertkit finetune` wrote, files without labels (or with: they are not looked at).
+In: a fine-tuned model, of bertkit or transformers, files without labels (or with: they are not looked at).
 Out: JSONL or TSV, a line an answer; for questions predictions.json and its kin.  Next: ../tasks/predicting.py
 """
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bertkit.train.state import TrainState
 
 # What tells the folder of a model, a finished run or a store, whose vocabulary must not be another one afterwards.
+PATHS = ("data_dir", "train_file", "validation_file", "test_file")  # settings that are paths, comma separated
 MODEL_FILES = ("model*.safetensors", "pytorch_model*.bin", "eval_results.json", "manifest.json")
 
 
@@ -170,8 +171,10 @@ def _keep_settings(config: Any, directory: Path, *, training: TrainSettings, of_
         before = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else values
         values = {**before, **{name: value for name, value in values.items() if name in of_the_run}}
     values |= {"resume_from": None, "allow_inexact": False}
-    if values.get("data_dir") is not None and "://" not in values["data_dir"]:
-        values["data_dir"] = str(Path(values["data_dir"]).absolute())  # so that a resume finds it from any folder
+    for name in PATHS:  # so that a resume finds them from any folder
+        if values.get(name) is not None:
+            parts = [part.strip() for part in values[name].split(",")]
+            values[name] = ",".join(part if "://" in part else str(Path(part).absolute()) for part in parts)
     write_values(values, directory)
 
 

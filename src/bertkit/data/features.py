@@ -1,7 +1,7 @@
 """What all features have in common: windows over long texts, the share two texts get, and the count of what is cut.
 
 In: numbers of tokens.  Out: where windows begin, how much of two texts stays, a CoverageReport.
-Next: text_features.py, tag_features.py, choice_features.py, question_features.py
+Next: text_features.py, tag_features.py, question_features.py
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ class CoverageReport:
     num_examples: int = 0
     num_windows: int = 0
     num_tokens: int = 0  # of all texts, without special tokens
+    num_unknown_tokens: int = 0  # of them [UNK]
     num_cut_tokens: int = 0  # of them in no window
     num_cut_examples: int = 0  # with such a token
     num_empty_examples: int = 0  # without any token
@@ -43,6 +44,7 @@ class CoverageReport:
             "examples": self.num_examples,
             "windows": self.num_windows,
             "tokens": self.num_tokens,
+            "tokens that the vocabulary does not know, [UNK]": self.num_unknown_tokens,
             "tokens cut off": self.num_cut_tokens,
             "examples with tokens cut off": self.num_cut_examples,
             "examples without any token": self.num_empty_examples,

@@ -67,6 +67,8 @@ def build_question_features(
         coverage.num_cut_questions += len(asked) > settings.max_query_length
         coverage.num_cut_tokens += max(0, len(asked) - settings.max_query_length)
         coverage.num_tokens += len(asked) + len(encoding.ids)
+        unknown = tokenizer.vocabulary.unk_id
+        coverage.num_unknown_tokens += int((asked == unknown).sum() + (encoding.ids == unknown).sum())
         coverage.num_examples += 1
         coverage.num_empty_examples += len(encoding.ids) == 0
         rows = _windows(place, asked[: settings.max_query_length], encoding, example, settings, tokenizer, unanswerable)

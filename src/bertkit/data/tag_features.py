@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.data.examples.example import TaggedExample
-from bertkit.data.examples.labels import LabelMap, check_labels
+from bertkit.data.examples.labels import LabelMap, require_known_labels
 from bertkit.data.features import (
     IGNORE_INDEX,
     SINGLE_SPECIAL,
@@ -68,7 +68,7 @@ def build_tag_features(
         InputError: no room for a word.
     """
     if labels is not None:
-        check_labels(examples, labels)
+        require_known_labels(examples, labels)
     room = require_room(max_seq_length, special=SINGLE_SPECIAL, texts=1)
     step = max(1, room // 2) if stride is None else stride
     encoder = _WordEncoder(tokenizer)
@@ -82,6 +82,7 @@ def build_tag_features(
         coverage.num_words_without_token += len(pieces) - len(words)
         given, stay = sum(map(len, pieces)), sum(map(len, kept))
         coverage.num_tokens += given
+        coverage.num_unknown_tokens += sum(int((ids == tokenizer.vocabulary.unk_id).sum()) for ids in pieces)
         coverage.num_cut_tokens += given - stay
         coverage.num_cut_examples += given > stay
         coverage.num_empty_examples += given == 0

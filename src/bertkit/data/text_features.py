@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.data.examples.example import ChoiceExample, TextExample
-from bertkit.data.examples.labels import LabelMap, check_labels
+from bertkit.data.examples.labels import LabelMap, require_known_labels
 from bertkit.data.features import (
     IGNORE_INDEX,
     PAIR_SPECIAL,
@@ -69,7 +69,7 @@ def build_text_features(
         InputErrors: a label that the map does not have.
         InputError: no room for a text; windows of two texts; a stride that leaves tokens out.
     """
-    check_labels(examples if len(labels) else (), labels)
+    require_known_labels(examples if len(labels) else (), labels)
     features: list[TextFeatures] = []
     for begin in range(0, len(examples), TEXTS_AT_ONCE):
         part = examples[begin : begin + TEXTS_AT_ONCE]
@@ -126,8 +126,8 @@ def _row(
     else:
         room = require_room(max_seq_length, special=PAIR_SPECIAL, texts=2)
         kept, kept_pair = trimmed_lengths(len(ids), len(pair), room=room)
-    given = len(ids) + (0 if pair is None else len(pair))
-    _count(given, given - kept - kept_pair, coverage)
+    given = [ids] if pair is None else [ids, pair]
+    _count(given, sum(map(len, given)) - kept - kept_pair, tokenizer, coverage)
     return with_special_tokens(ids[:kept], None if pair is None else pair[:kept_pair], tokenizer.vocabulary)
 
 
@@ -135,13 +135,15 @@ def _windows(
     ids: Ids, tokenizer: Tokenizer, max_seq_length: int, stride: int | None, coverage: CoverageReport
 ) -> list[tuple[Ids, Ids]]:
     room = require_room(max_seq_length, special=SINGLE_SPECIAL, texts=1)
-    _count(len(ids), 0, coverage)
+    _count([ids], 0, tokenizer, coverage)
     starts = window_starts(len(ids), room=room, stride=max(1, room // 2) if stride is None else stride)
     return [with_special_tokens(ids[start : start + room], None, tokenizer.vocabulary) for start in starts]
 
 
-def _count(num_tokens: int, num_cut: int, coverage: CoverageReport) -> None:
+def _count(texts: Sequence[Ids], num_cut: int, tokenizer: Tokenizer, coverage: CoverageReport) -> None:
+    num_tokens = sum(map(len, texts))
     coverage.num_tokens += num_tokens
+    coverage.num_unknown_tokens += sum(int((ids == tokenizer.vocabulary.unk_id).sum()) for ids in texts)
     coverage.num_cut_tokens += num_cut
     coverage.num_cut_examples += num_cut > 0
     coverage.num_empty_examples += num_tokens == 0

@@ -85,9 +85,8 @@ class ReadRows:
     rows: Tensor  # (n,) int64, the row of each
     query_places: Tensor  # (n,) int64, the place of each among the queries: row · width + its number in its row
     num_real: int  # of the n; copies of the first, which nobody reads, fill up to a round number
-    width: (
-        int  # the most positions that are read of one row, at least 1; of packed rows 1, and query_places mean nothing
-    )
+    # The most positions that are read of one row, at least 1; of packed rows 1, and query_places mean nothing.
+    width: int
 
 
 def read_rows(
@@ -190,7 +189,7 @@ class SelfAttention(nn.Module):
         assert bounds is not None
         if read is None:
             query, key, value = self.query_key_value(hidden).reshape(-1, 3, *heads).unbind(1)
-            context = attend_packed(query, key, value, query_bounds=bounds, bounds=bounds, longest=unpadding.seq)
+            context = attend_packed(query, key, value, query_bounds=bounds, bounds=bounds, longest=unpadding.longest)
             return context.flatten(1)
         queries, pairs = self._queries_and_pairs(hidden, read)
         key, value = pairs.reshape(-1, 2, *heads).unbind(1)
@@ -198,7 +197,7 @@ class SelfAttention(nn.Module):
         numbers = torch.arange(len(bounds), device=bounds.device)
         starts = torch.searchsorted(read.rows[order], numbers).int()  # (batch + 2,)
         query = queries[order].reshape(-1, *heads)
-        context = attend_packed(query, key, value, query_bounds=starts, bounds=bounds, longest=unpadding.seq)
+        context = attend_packed(query, key, value, query_bounds=starts, bounds=bounds, longest=unpadding.longest)
         return context.flatten(1)[order.argsort()]
 
     def _queries_and_pairs(self, hidden: Tensor, read: ReadRows) -> tuple[Tensor, Tensor]:

@@ -55,11 +55,19 @@ def contents_of(folder: ForeignFolder, *, allow_pickle_weights: bool) -> Content
 
 
 def _refuse_unfinished_run(path: Path) -> None:
-    """Name the checkpoint to ask of a run whose best model does not stand in its folder yet.
+    """Name what to ask of a run whose best model does not stand in its folder yet, and of several runs.
 
     Raises:
         InputError: it is such a run.
     """
+    several = sorted(place.parent.name for kind in ("seed", "layer") for place in path.glob(f"{kind}-*/{CONFIG}"))
+    if several:
+        raise InputError(
+            f"holds several runs: {', '.join(several[:SHOWN_NAMES])}",
+            file=path,
+            expected="a model folder",
+            remedy=f"ask one of them, such as {path / several[0]}",
+        )
     steps = [int(place.name[5:]) for place in path.glob("checkpoints/step-*") if place.name[5:].isdecimal()]
     if steps:
         raise InputError(

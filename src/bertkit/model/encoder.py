@@ -180,11 +180,12 @@ class Encoder(nn.Module):
         types = torch.zeros(1, 1, dtype=torch.int64, device=given.device) if token_type_ids is None else token_type_ids
         places = torch.arange(given.size(1), device=given.device)[None] if position_ids is None else position_ids
         check_inputs(self.config, given, input_ids, attention_mask, types, places)
-        mask = None if attention_mask is None else attention_mask.bool()
+        mask = None if attention_mask is None else attention_mask.bool().expand(given.shape[:2])  # (batch, seq)
         whole = output_hidden_states or output_attentions or output_head_outputs
         packed = self.packs_rows and self.training and head_mask is None
-        how = {"whole": whole, "padding_is_read": padding_is_read, "packed": packed}
-        unpadding, read = self._read(read_positions, given, mask, **how)
+        unpadding, read = self._read(
+            read_positions, given, mask, whole=whole, padding_is_read=padding_is_read, packed=packed
+        )
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)

@@ -28,6 +28,11 @@ class Unpadding:
     # row begin; those that fill up are a row of their own; last the number of all.
     bounds: Tensor | None = None
 
+    @property
+    def longest(self) -> int:
+        """The most tokens that a row can have, that of those that fill up included."""
+        return max(self.seq, len(self.positions) - self.num_real)
+
     def rows(self) -> Tensor:
         """Return the row of each token, (tokens,) int64."""
         return self.positions // self.seq

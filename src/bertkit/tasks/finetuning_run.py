@@ -22,7 +22,7 @@ from bertkit.files import write_atomically
 from bertkit.model.architectures import TaskModel, architecture_of, needs_bertkit
 from bertkit.model.card import task_card
 from bertkit.model.pretrained import load, model_files
-from bertkit.tasks.finetuning import FineTuningTask, Metrics, task_config_of
+from bertkit.tasks.finetuning import FineTuningTask, Metrics, Outputs, task_config_of
 from bertkit.tasks.finetuning_data import TaskData
 from bertkit.tasks.finetuning_source import FeatureSource, TaskLoss
 from bertkit.tasks.layers import is_layer_matrix, layers_above, prepare
@@ -160,7 +160,8 @@ class FineTuningRun:
         digest = hashlib.sha256()
         for part, examples in self.data.examples.items():
             for example in examples:
-                digest.update(f"{part}\0{example!r}\0".encode("utf-8", "surrogatepass"))
+                content = replace(example, file="")  # the same data may be named by another path
+                digest.update(f"{part}\0{content!r}\0".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
     def evaluate(self, module: nn.Module, step: int, log: Log) -> Metrics:
@@ -169,17 +170,23 @@ class FineTuningRun:
         part = self.data.watched_part
         if part is None:
             return {"step": float(step)}
-        metrics, _, _ = self.measure(module.model, part)
+        metrics, _, _ = self.measure(module.model, part, self.scores(module.model, part))
         log.write("validation", step, metrics)
         say(f"step {step:,}, {part}: {in_words(metrics)}")
         return metrics
 
-    def measure(self, model: TaskModel, part: str) -> tuple[Metrics, dict[str, Any], list[Any]]:
-        """Return the figures, tables and answers of a part."""
-        predictor = Predictor(model, self.tokenizer, self.task, self.settings, self.knowledge)
-        examples, features = self.data.examples[part], self.data.features[part]
-        answers = predictor.decode(examples, features, predictor.scores(features, runtime=self.runtime))
+    def scores(self, model: TaskModel, part: str) -> Outputs:
+        """Return what the model gives for each feature of a part."""
+        return self._predictor(model).scores(self.data.features[part], runtime=self.runtime)
+
+    def measure(self, model: TaskModel, part: str, scores: Outputs) -> tuple[Metrics, dict[str, Any], list[Any]]:
+        """Return the figures, tables and answers of a part that its scores give."""
+        predictor, examples = self._predictor(model), self.data.examples[part]
+        answers = predictor.decode(examples, self.data.features[part], scores)
         return *predictor.metrics(examples, answers), answers
+
+    def _predictor(self, model: TaskModel) -> Predictor:
+        return Predictor(model, self.tokenizer, self.task, self.settings, self.knowledge)
 
     def finish(self, job: Job, state: TrainState) -> dict[str, Any]:
         """Put the best model into RUN with its tuned threshold, evaluate it on what is held out, return the results."""
@@ -188,15 +195,16 @@ class FineTuningRun:
         model = load(best, head=self.task.head)
         assert isinstance(model, TaskModel)
         model.to(self.runtime.device)
-        if "validation" in self.data.examples:
-            _, _, answers = self.measure(model, "validation")
+        parts: list[str] = [part for part in ("validation", "test") if part in self.data.examples] or ["train"]
+        scores = {part: self.scores(model, part) for part in parts}
+        if "validation" in parts:
+            _, _, answers = self.measure(model, "validation", scores["validation"])
             self.knowledge = self.task.tuned(self.data.examples["validation"], answers, self.knowledge)
             for line in thresholds_in_words(self.knowledge, self.settings):
                 say(line)
         results: dict[str, Any] = {"task": self.task.name, "global_step": state.best_step}
-        parts: list[str] = [part for part in ("validation", "test") if part in self.data.examples]
-        for part in parts or ["train"]:
-            metrics, tables, answers = self.measure(model, part)
+        for part in parts:
+            metrics, tables, answers = self.measure(model, part, scores[part])
             results[part] = {**metrics, **tables, "examples": len(answers)}
             say(f"best model (step {state.best_step:,}), {part}: {in_words(metrics)}")
             if "warning" in tables:
@@ -204,9 +212,7 @@ class FineTuningRun:
             if self.runtime.is_first:
                 self._write_predictions(part, answers)
         if self.runtime.is_first:
-            card = {
-                name: value for name, value in results[(parts or ["train"])[-1]].items() if isinstance(value, float)
-            }
+            card = {name: value for name, value in results[parts[-1]].items() if isinstance(value, float)}
             for name, content in self.files(model, job.settings, results=card).items():
                 write_atomically(self.directory / name, content)
             coverage = {part: dict(report.rows()) for part, report in self.data.coverage.items()}

@@ -1,6 +1,6 @@
 """How well a model does on held-out text: losses, accuracies, and a few filled masks, in the same way every time.
 
-In: a PretrainingModel and a held-out Store.  Out: an Evaluation; sample texts.  Next: pipelines.py
+In: a PretrainingModel and a held-out Store.  Out: an Evaluation; sample texts.  Next: ../pipelines/scoring.py
 """
 
 from collections.abc import Mapping

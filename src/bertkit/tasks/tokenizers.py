@@ -29,8 +29,10 @@ def fitting_tokenizer(directory: str | Path, *, vocab_size: int) -> Tokenizer:
             remedy="the folder mixes two models; copy tokenizer and weights from one checkpoint",
         )
     if spare >= PADDED_TO:
-        warn(
-            f"{directory}: the model has embeddings for {vocab_size:,} tokens, its vocabulary has "
-            f"{tokenizer.vocabulary.size:,}: is it cut short?"
-        )
+        warn(f"{directory}: {cut_short(tokenizer.vocabulary.size, vocab_size)}")
     return tokenizer
+
+
+def cut_short(num_tokens: int, vocab_size: int) -> str:
+    """Return what there is to say of a vocabulary far smaller than the model's."""
+    return f"the model has embeddings for {vocab_size:,} tokens, its vocabulary has {num_tokens:,}: is it cut short?"

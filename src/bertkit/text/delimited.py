@@ -76,7 +76,7 @@ def _open_quote(source: Source, opened: int, parts: list[str]) -> InputError:
         line=opened,
         value="".join(parts)[:80],
         expected='a closing quote; a quote inside a quoted field is doubled: ""',
-        remedy="close the quote, or remove it; a table whose quotes mean nothing is --format tsv",
+        remedy="close the quote, or remove it; a table whose quotes mean nothing is a .tsv",
     )
 
 

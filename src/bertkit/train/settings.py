@@ -88,7 +88,7 @@ class TrainSettings:
     precision: Precision = option("fp32", help="numbers of the forward pass; weights stay fp32")
     gradient_checkpointing: bool = option(False, help="compute activations again in the backward pass: less memory")
     attention: Literal["padded", "packed"] = option(
-        "padded", help="packed: no padding in attention either (a GPU's FlashAttention for rows of any length)"
+        "padded", help="packed: no padding in attention either (FlashAttention: a GPU with --precision bf16 or fp16)"
     )
     torch_compile: bool = option(False, help="compile the layers by torch.compile; needs a C++ compiler or a GPU")
     sharding: Sharding = option("none", help="fsdp: weights, gradients and moments are cut over the processes (FSDP2)")

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from bertkit.data.examples.example import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from bertkit.data.examples.labels import LabelMap, check_labels, class_weights, label_map, only_known, resolve_labels
+from bertkit.data.examples.labels import (
+    LabelMap,
+    class_weights,
+    label_map,
+    only_known,
+    require_known_labels,
+    resolve_labels,
+)
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.data.examples.splits import split_validation, warn_of_leaks, warn_of_repeats
 from bertkit.errors import InputError, InputErrors
@@ -99,6 +106,14 @@ def test_names_of_which_some_are_numbers_are_names() -> None:
         assert resolved(train=labels)[0] == "single_label_classification"
 
 
+def test_one_list_among_labels_makes_no_multi_label_problem() -> None:
+    several = TextExample("9", "a", None, None, ("y", "x"), None, "x.csv", 9)
+    report = ExampleReport("skip")
+    kind, found, _ = resolve_labels({"train": [*texts(["a", "b"] * 3), several]}, problem_type=None, report=report)
+    assert (kind, len(found["train"]), report.num_problems) == ("single_label_classification", 6, 1)
+    assert "labels are 3 classes" in report.notes[0]
+
+
 def test_several_labels_make_a_multi_label_problem() -> None:
     report = ExampleReport()
     example = TextExample("1", "a", None, None, ("y", "x"), None, "x.csv", 2)
@@ -126,7 +141,7 @@ def test_a_label_that_a_model_does_not_have_is_named() -> None:
     with pytest.raises(
         InputErrors, match=r"x.csv:3: label: the label is not one of the model's[\s\S]*did you mean good"
     ):
-        check_labels(texts(["good", "goood"]), LabelMap(("bad", "good")))
+        require_known_labels(texts(["good", "goood"]), LabelMap(("bad", "good")))
 
 
 def test_examples_whose_labels_a_model_does_not_have_are_counted_where_they_are_skipped() -> None:

@@ -59,6 +59,12 @@ def resolved(*paths: Path, **settings: object) -> tuple[dict[str, list[TaggedExa
             ["two", "words", "three", "words", "here", "four", "of", "them", "here"],
         ),
         ("the cat sat\nthe dog ran\nthe end is\n", ["the", "cat", "sat", "the", "dog", "ran", "the", "end", "is"]),
+        ("Vitamin B\n", ["Vitamin", "B"]),
+        ("I live in Paris\nHe met Henry I\n", ["I", "live", "in", "Paris", "He", "met", "Henry", "I"]),
+        ("Yes sir\nNo sir\nYes sir\nOh sir\n", ["Yes", "sir", "No", "sir", "Yes", "sir", "Oh", "sir"]),
+        ("江雪\n\n千山鸟飞\n", list("江雪千山鸟飞")),
+        ("東京タワー\n", list("東京タワー")),
+        ("[Paris] is nice\n", ["[", "Paris", "]", "is", "nice"]),
     ],
 )
 def test_plain_text_is_read_a_sentence_a_line(tmp_path: Path, content: str, words: list[str]) -> None:
@@ -76,12 +82,28 @@ def test_plain_text_is_read_a_sentence_a_line(tmp_path: Path, content: str, word
         ("Angela B-PER\nMerkel I-PER\n", [("Angela", "Merkel")]),
         ("Angela\tx\nMerkel\ty\n", [("Angela", "Merkel")]),
         ("the DT\ncat NN\n\na DT\ndog NN\n", [("the", "cat"), ("a", "dog")]),
+        ("Mary NNP\nsees VBZ\nPeter NNP\n. .\n", [("Mary", "sees", "Peter", ".")]),
         ("-DOCSTART- O\n\nHe left\n", [("He",)]),
+        ("苏 B\n轼 E\n在 S\n此 S\n", [("苏", "轼", "在", "此")]),
     ],
 )
 def test_words_on_lines_of_their_own_stay_words(tmp_path: Path, content: str, sentences: list[tuple[str]]) -> None:
     examples, _ = read(write(tmp_path / "x.txt", content), labelled=False)
     assert [example.words for example in examples] == sentences
+
+
+def test_lines_may_be_said_to_be_texts(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "北京\n上海\n1\tI like it\n")
+    examples, _ = read(path, labelled=False, column_names="text")
+    assert [example.text for example in examples] == ["北京", "上海", "1\tI like it"]
+    _, report = read(write(tmp_path / "y.txt", "北京\n上海\n"), labelled=False)
+    assert "no tags; where each line is a text: --column_names text" in report.notes[0]
+
+
+@pytest.mark.parametrize("content", ["1\tI like it\n2\tI hate it\n", "sentence1\tsentence2\nA man.\tA plane flies.\n"])
+def test_a_table_of_texts_is_not_taken_for_words(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputErrors, match="--column_names text"):
+        read(write(tmp_path / "x.tsv", content), labelled=False)
 
 
 def test_columns_may_be_asked_for_by_number(tmp_path: Path) -> None:

@@ -209,6 +209,18 @@ def test_several_labels_are_names_vectors_or_columns(tmp_path: Path) -> None:
     assert (report.problems[0].line, report.problems[0].field) == (4, "rude")
 
 
+def test_lists_of_two_kinds_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"text": "a", "labels": [0, 1]}\n{"text": "b", "labels": [2]}\n')
+    write(tmp_path / "b.jsonl", '{"text": "a", "labels": [0, 1]}\n{"text": "b", "labels": [1, 0]}\n')
+    said = (
+        r"b.jsonl: labels: labels are 0/1 vectors of 2 and lists of names, in this file[\s\S]*lists of names everywhere"
+    )
+    with pytest.raises(InputErrors, match=said):
+        read(tmp_path)
+    _, report = read(tmp_path / "b.jsonl")
+    assert "labels are 0/1 vectors of length 2: the names of the labels are 0 to 1" in report.notes
+
+
 def test_texts_to_predict_need_no_labels_and_may_be_empty(tmp_path: Path) -> None:
     examples, report = read(write(tmp_path / "x.csv", "id,text\n7,a\n8,  \n"), labelled=False)
     assert [(e.id, e.text, e.label) for e in examples] == [("7", "a", None), ("8", "  ", None)]
@@ -222,6 +234,8 @@ def test_texts_to_predict_may_be_plain_lines(tmp_path: Path) -> None:
     assert report.dropped == {"blank line": 1}
     [pair], _ = read(write(tmp_path / "y.txt", "一 ||| 二\n"), labelled=False, pair_separator=" ||| ")
     assert (pair.text, pair.text_pair) == ("一", "二")
+    [tabbed], _ = read(write(tmp_path / "t.txt", "a\tb {\n"), labelled=False, column_names="text")
+    assert tabbed.text == "a\tb {"
     with pytest.raises(InputErrors, match="neither the name nor the first line says how fields"):
         read(tmp_path / "x.txt")
     with pytest.raises(InputErrors, match=r"holds no text[\s\S]*a text on each line"):

@@ -56,7 +56,11 @@ def read_text_examples(
             report.add_fatal(problem)
             continue
         report.note(_note(table, columns, settings))
-        width = _vector_width(table, columns, settings)
+        try:
+            width = _vector_width(table, columns, settings, report)
+        except InputError as problem:
+            report.add_fatal(problem)
+            continue
         drop_dash = columns.labels == ("gold_label",) and settings.label_column is None
         for record in table.records:
             if drop_dash and record.fields.get("gold_label") == "-":
@@ -194,7 +198,7 @@ def _label(
     value = _parsed(field_of(record, column, source, flag="--label_column"), settings)
     if isinstance(value, list):
         return None, _names(value, record, source, column, width=width)
-    several = settings.problem_type == "multi_label_classification"
+    several = settings.problem_type == MULTI_LABEL
     name = label_name(value)
     if name is None or several:
         kind = "is empty" if value in ("", None) else f"is {json_kind(value)}"
@@ -220,18 +224,34 @@ def _parsed(value: object, settings: ReadingSettings) -> object:
         return value  # a name that begins with a bracket
 
 
-def _vector_width(table: Table, columns: Columns, settings: ReadingSettings) -> int | None:
-    """The length of the 0/1 vectors, if every record's label is one of the same length; None: lists are of names."""
+def _vector_width(table: Table, columns: Columns, settings: ReadingSettings, report: ExampleReport) -> int | None:
+    """The length of the 0/1 vectors, if every record's label is one of the same length; None: lists are of names.
+
+    Raises:
+        InputError: other files of the run hold lists of the other kind, or vectors of another length.
+    """
     if len(columns.labels) != 1:
         return None
-    width: int | None = None
-    for record in table.records:
-        value = _parsed(record.fields.get(columns.labels[0]), settings)
-        if not isinstance(value, list) or len(value) < 2 or len(value) != (width or len(value)):
-            return None
-        if any(type(entry) is not int or entry not in (0, 1) for entry in value):
-            return None
-        width = len(value)
+    values = [_parsed(record.fields.get(columns.labels[0]), settings) for record in table.records]
+    lists = [value for value in values if isinstance(value, list)]
+    if not lists:
+        return None
+    lengths = {len(value) for value in lists}
+    is_vectors = len(lists) == len(values) and len(lengths) == 1 and max(lengths) > 1
+    is_vectors &= all(type(entry) is int and entry in (0, 1) for value in lists for entry in value)
+    width = len(lists[0]) if is_vectors else None
+    report.vector_widths.add(width)
+    if len(report.vector_widths) > 1:
+        kinds = sorted("lists of names" if each is None else f"0/1 vectors of {each}" for each in report.vector_widths)
+        raise InputError(
+            f"labels are {' and '.join(kinds)}, in this file and others",
+            file=table.source.path,
+            field=columns.labels[0],
+            expected="one kind of lists in all files",
+            remedy="write them as lists of names everywhere",
+        )
+    if width is not None:
+        report.note(f"labels are 0/1 vectors of length {width}: the names of the labels are 0 to {width - 1}")
     return width
 
 

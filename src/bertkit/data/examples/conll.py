@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bertkit.data.examples.columns import LABELS, TEXTS, first_of
+from bertkit.data.examples.columns import LABELS, TEXTS, first_of, known_columns
 from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
-from bertkit.data.examples.words import joined_words, places_of
+from bertkit.data.examples.words import joined_words, places_of, words_of
 from bertkit.data.tags import OUTSIDE, split_tag
 from bertkit.errors import InputError
 from bertkit.text.readers import Source, read_lines
@@ -20,7 +20,8 @@ from bertkit.text.tables import column_place
 
 DOCUMENT_START = "-DOCSTART-"
 LONGEST_CHINESE_WORD = 12  # characters
-LONGEST_MEAN = 4  # Chinese characters of the words of a file, on average
+LONGEST_MEAN = 2.5  # words (Chinese characters) that stand alone on the lines of a file of words, on average
+FEWEST_LETTERS = 4  # rows of a column of bare letters (B, I, E, S …) from which they are tags
 _COMMENT = re.compile(r"#\s*(newdoc|newpar|[\w.]+(\s\w+)?\s*=)")
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")  # CoNLL-U: the id of several words written as one, or of a word left out
 
@@ -44,8 +45,8 @@ class _Columns:
 def holds_plain_text(source: Source) -> bool:
     """Return whether the lines are texts, not words with columns; asked where no tags are needed.
 
-    Columns: most lines have as many as the first, and one of them holds tags, or the last repeats as classes do.
-    A word alone on its line: one without blanks, of few Chinese characters.
+    Columns: most lines have as many as the first, and behind the word stand tags such as B-PER, or bare letters of a
+    scheme and nothing else, or in the last column classes in capitals that repeat. So "I live in Paris" is a text.
     """
     lines = [line for _, line in read_lines(source, changed=Counter()) if line.strip() and not _COMMENT.match(line)]
     if not lines or any("\t" in line or line.startswith(DOCUMENT_START) for line in lines):
@@ -56,9 +57,9 @@ def holds_plain_text(source: Source) -> bool:
     if 2 * len(whole) <= len(rows):
         return True
     if width == 1:
-        return sum(_num_chinese(row[0]) for row in whole) > LONGEST_MEAN * len(whole)
+        return sum(len(words_of(row[0])) for row in whole) > LONGEST_MEAN * len(whole)
     columns = list(zip(*whole, strict=True))[1:]
-    return 2 * len(set(columns[-1])) > len(whole) and not any(map(_holds_tags, columns))
+    return not (any(map(_is_tag_column, columns)) or _holds_classes(columns[-1]))
 
 
 def conll_examples(
@@ -83,6 +84,8 @@ def conll_examples(
         _refuse_texts(sentences, columns, source)
     names = f"word = column {columns.word + 1}"
     names += f", tag = column {columns.tag + 1}" if columns.tag is not None else ", no tags"
+    if not labelled:
+        names += "; where each line is a text: --column_names text"
     report.note(f"{source.name}: CoNLL, {columns.width} columns by {'tab' if tabbed else 'space'}; {names}")
     examples = []
     for sentence, document in zip(sentences, documents, strict=True):
@@ -184,10 +187,11 @@ def _columns(
 def _refuse_texts(sentences: list[_Sentence], columns: _Columns, source: Source) -> None:
     """Refuse a table of texts with a label each, which would be read as one sentence of very long words."""
     first = sentences[0]
-    words = [row[columns.word] for sentence in sentences for row in sentence.fields]
+    rows = [row for sentence in sentences for row in sentence.fields]
     is_header = all(first_of(first.fields[0], names) is not None for names in (TEXTS, LABELS))
-    num_texts = sum(map(_is_text, words))
-    if is_header or 2 * num_texts > len(words):
+    is_header |= known_columns().issuperset(first.fields[0])
+    num_texts = sum(any(map(_is_text, row)) for row in rows)
+    if is_header or 2 * num_texts > len(rows):
         shown = "\t".join(first.fields[0])
         raise InputError(
             "its first line is the header of a table of texts" if is_header else "holds texts where words should be",
@@ -195,7 +199,8 @@ def _refuse_texts(sentences: list[_Sentence], columns: _Columns, source: Source)
             line=first.lines[0],
             value=shown,
             expected="a word and its tag on a line, a blank line between sentences",
-            remedy="a text with a label of its own is the task sequence-classification",
+            remedy="a text with a label of its own is the task sequence-classification; a text on each line, and "
+            "nothing else, is --column_names text",
         )
 
 
@@ -206,6 +211,22 @@ def _is_text(word: str) -> bool:
 
 def _num_chinese(text: str) -> int:
     return sum("一" <= character <= "龥" for character in text)
+
+
+def _is_tag_column(values: Sequence[str]) -> bool:
+    """Whether these can be nothing but tags: some name a type, or all are bare letters and many."""
+    if not _holds_tags(values):
+        return False
+    return any("-" in value for value in values) or (
+        len(values) >= FEWEST_LETTERS and all(split_tag(value) is not None for value in values)
+    )
+
+
+def _holds_classes(values: Sequence[str]) -> bool:
+    """Whether these are plain classes: a few at least, mostly in capitals (NN, PROPN), and without small letters."""
+    capitals = sum(any(map(str.isupper, value)) for value in values)
+    is_small = any(character.islower() for value in values for character in value)
+    return len(values) >= FEWEST_LETTERS and 2 * capitals >= len(values) and not is_small
 
 
 def _holds_tags(values: Sequence[str]) -> bool:

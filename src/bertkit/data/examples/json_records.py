@@ -17,6 +17,7 @@ from bertkit.text.records import json_kind, parse_json, unique_names
 
 _DATA = re.compile(r'"data"\s*:\s*\[')
 _BLANK = re.compile(r"[\s,]*")
+_BEGINS = re.compile(r"""\s*(\{\s*("|\}|$)|\[\s*([\[{"\]]|$))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Record:
     line: int
     fields: dict[str, Any]  # of a csv or tsv: strings
     raw: str = ""  # the JSON text of a record that holds others (an article of SQuAD), to find their lines
+
+
+def begins_json(line: str) -> bool:
+    """Return whether a file whose first line this is holds JSON.
+
+    >>> begins_json('{"text": "a"}'), begins_json("["), begins_json("[Paris] is nice"), begins_json("{sic}")
+    (True, True, False, False)
+    """
+    return _BEGINS.match(line) is not None
 
 
 def json_records(source: Source, report: ExampleReport) -> tuple[str, list[Record]]:

@@ -116,7 +116,7 @@ def only_known(examples: Sequence[E], labels: LabelMap, report: ExampleReport) -
     return known
 
 
-def check_labels(examples: Sequence[E], labels: LabelMap) -> None:
+def require_known_labels(examples: Sequence[E], labels: LabelMap) -> None:
     """Refuse examples with a label or tag that the map does not have.
 
     Raises:
@@ -172,11 +172,13 @@ def _number(text: str) -> float | None:
 
 
 def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemType:
-    if any(example.labels is not None for example in labelled):
+    num_lists = sum(example.labels is not None for example in labelled)
+    if num_lists and num_lists >= len(labelled) - num_lists:
         report.note("labels are lists: several labels for each text (problem_type multi_label_classification)")
         return "multi_label_classification"
     numbers = [number for example in labelled if (number := _number(example.label or "")) is not None]
     if all(map(float.is_integer, numbers)) or len(numbers) < MOSTLY * len(labelled):
+        report.note(f"labels are {len({example.label for example in labelled}):,} classes")
         return "single_label_classification"
     report.note("labels are numbers and not all of them whole: a regression (--problem_type says otherwise)")
     return "regression"

@@ -1,7 +1,7 @@
 """What is asked of the readers of labelled files, and what they report.
 
 In: settings as a user gives them.  Out: ReadingSettings, and an ExampleReport that accounts for every record.
-Next: records.py
+Next: json_records.py
 """
 
 from collections import Counter
@@ -77,6 +77,7 @@ class ExampleReport:
     warnings: list[str] = field(default_factory=list)  # what is likely not meant
     problems: list[InputError] = field(default_factory=list)  # the first 20
     num_problems: int = 0
+    vector_widths: set[int | None] = field(default_factory=set)  # of lists of labels; None: lists of names
     _fatal: int = 0
 
     def drop(self, reason: str, count: int = 1) -> None:

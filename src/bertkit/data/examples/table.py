@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bertkit.data.examples.columns import first_of, known_columns
-from bertkit.data.examples.json_records import Record, json_records
+from bertkit.data.examples.json_records import Record, begins_json, json_records
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.errors import InputError
 from bertkit.text.delimited import Row, csv_rows, tsv_rows
@@ -74,7 +74,8 @@ def read_table(
     Raises:
         InputError: the file cannot be read to its end, or its first row is neither a header nor known data.
     """
-    layout = layout_of(source, settings, plain=plain is not None)
+    is_said = plain is not None and settings.names() == [plain]  # a tab or a brace is part of the text then
+    layout = "lines" if is_said else layout_of(source, settings, plain=plain is not None)
     if plain is not None and layout == "lines":
         return _plain_lines(source, plain, report)
     if layout == "parquet":
@@ -114,7 +115,7 @@ def layout_of(source: Source, settings: ReadingSettings, *, plain: bool = False)
         return "tsv"
     quiet = ExampleReport()
     first = next((line for _, line in read_lines(source, changed=quiet.changed) if line.strip()), "")
-    if first.lstrip()[:1] in ("{", "["):
+    if begins_json(first):
         return "json"
     if "\t" in first:
         return "tsv"
@@ -205,7 +206,7 @@ def _distinct(names: Sequence[str], source: Source, line: int) -> list[str]:
 
 
 def _is_header(first: Sequence[str], settings: ReadingSettings, layout: str) -> bool:
-    """Whether the first row names columns: some name is known or was asked for, and none is plainly a text."""
+    """Whether the first row names columns: some name is known or was asked for."""
     names = [name.strip() for name in first]
     asked = {settings.text_column, settings.text_pair_column, settings.label_column}
     asked |= set((settings.choice_columns or "").split(",")) | set((settings.label_column or "").split(","))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from bertkit.data.examples.columns import field_of, first_of, id_of
 from bertkit.data.examples.conll import conll_examples, holds_plain_text
 from bertkit.data.examples.example import TaggedExample
-from bertkit.data.examples.json_records import Record, type_problem
+from bertkit.data.examples.json_records import Record, begins_json, type_problem
 from bertkit.data.examples.labels import LabelMap, tag_map, warn_of_untrained
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.examples.spans import holds_spans, tagged_by_spans
@@ -42,7 +42,7 @@ def read_tagged_examples(
     examples: list[TaggedExample] = []
     for source in find_sources(paths, encoding=settings.encoding, flag=flag):
         try:
-            if _is_records(source) or (not labelled and settings.text_column is None and holds_plain_text(source)):
+            if _is_records(source) or (not labelled and _is_plain(source, settings)):
                 examples += _of_records(source, settings, report, labelled=labelled)
             else:
                 examples += conll_examples(source, settings, report, labelled=labelled)
@@ -52,12 +52,19 @@ def read_tagged_examples(
     return examples
 
 
+def _is_plain(source: Source, settings: ReadingSettings) -> bool:
+    """Whether each line of the file is a text: as it is said, else as it looks."""
+    if settings.names() == ["text"]:
+        return True
+    return settings.text_column is None and settings.column_names is None and holds_plain_text(source)
+
+
 def _is_records(source: Source) -> bool:
     """Whether the file is one of records, by its name, else by its first line; everything else is CoNLL."""
     if source.plain_name.endswith(RECORDS):
         return True
     first = next((line for _, line in read_lines(source, changed=Counter()) if line.strip()), "")
-    return first.lstrip().startswith(('{"', '[{"'))  # a word may be a bracket
+    return begins_json(first) and first.strip() not in ("{", "[")  # a word may be a bracket
 
 
 def _of_records(
