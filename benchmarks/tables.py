@@ -120,7 +120,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
     runs = {name: mean_of(each) for name, each in kept["runs"].items() if each}
     rates = {name: statistics.median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, run in runs.items():
-        run["seconds"] = run["tokens"] / rates[OURS if name.startswith(OURS) else name]
+        run["seconds"] = run["tokens"] / rates[OURS if name.startswith(OURS) else "HF-t"]
     ours = [run for name, run in runs.items() if name.startswith(OURS)]
     peers = {name: run for name, run in runs.items() if not name.startswith(OURS)}
     lines = [

@@ -31,7 +31,7 @@ THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "2"))
 
 import torch
 import transformers
-from contenders import HF_T, Bertkit, Contender, Transformers, Tuning, dense_batches, store_of, text_of
+from contenders import DEFAULT_RATE, HF_T, Bertkit, Contender, Transformers, Tuning, dense_batches, store_of, text_of
 from machine import RESULTS, machine
 from tables import grid_of_losses, loss_table
 
@@ -107,12 +107,14 @@ def train_bertkit(size: str, data: Path, *, max_steps: int, seed: int) -> dict[s
 
 
 def measure_rates(size: str, data: Path) -> dict[str, dict[str, Any]]:
-    """Return {name: tokens a second of each round, tokens of a step}, all taking turns."""
+    """Return {name: tokens a second of each round, tokens of a step} of bertkit and HF-t, taking turns."""
     _, tokenizer = open_prepared(data)
     config = config_of_size(size, vocab_size=tokenizer.vocabulary.size)
-    contenders: dict[str, Contender] = {"bertkit": Bertkit(data, {"model_size": size})}
-    for name, tuning in PEERS.items():
-        contenders[name] = Transformers(config, dense_batches(data, PAIRS, tuning), tuning)
+    gentle = replace(TUNED, learning_rate=DEFAULT_RATE)  # a model that diverges has denormal numbers, which are slow
+    contenders: dict[str, Contender] = {
+        "bertkit": Bertkit(data, {"model_size": size}),
+        "HF-t": Transformers(config, dense_batches(data, PAIRS, gentle), gentle),
+    }
     found: dict[str, dict[str, Any]] = {name: {"tokens_per_second": [], "tokens_a_step": 0.0} for name in contenders}
     for _ in range(RATE_ROUNDS + 1):  # the first is not counted
         for name, contender in contenders.items():
@@ -158,7 +160,7 @@ def compare(
         keep()
     rates = {name: median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, tuning in PEERS.items():
-        tokens = rates[name] * 60 * minutes
+        tokens = rates["HF-t"] * 60 * minutes  # whatever is hidden: its head computes all scores
         judged = {"part": "test", "max_rows": None, "seed": seeds[0]}
         run(
             name,
