@@ -156,6 +156,19 @@ def test_answers_to_questions_are_written_as_the_scripts_of_the_sets_read_them(
     assert all((text == "") == (odds[id] > threshold) for id, text in found.items() if id in odds)
 
 
+def test_texts_unlike_those_of_the_training_and_unknown_tokens_are_counted(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the moon\n鱻鱻\n", encoding="utf-8")
+    for kind, unlike in (("pair", True), ("single", False)):
+        capsys.readouterr()
+        assert predict(models[kind], lines, tmp_path / "a.jsonl") == 0
+        said = capsys.readouterr().err
+        assert ("examples unlike the training's" in said) == unlike
+        assert "tokens that the vocabulary does not know, [UNK]" in said
+
+
 def test_the_threshold_of_labels_is_said(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,7 +46,8 @@ def test_every_parameter_gets_a_gradient(parts: Parts) -> None:
     [total] = losses(parts, parts.features).sums.values()
     total.backward()
     without = [name for name, p in parts.model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert without == []
+    # A bias that all choices of a row share moves none of their probabilities: its gradient is 0, or rounding.
+    assert without in ([], ["classifier.bias"] if parts.task.name == "multiple-choice" else [])
 
 
 def test_the_loss_falls(parts: Parts, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class CoverageReport:
     num_cut_tokens: int = 0  # of them in no window
     num_cut_examples: int = 0  # with such a token
     num_empty_examples: int = 0  # without any token
+    num_unlike_examples: int = 0  # single texts for a model of pairs, or pairs for one of single texts
     num_words: int = 0  # of tagged sentences
     num_words_without_token: int = 0  # blanks and control characters: tagged O
     num_labels: int = 0  # of words
@@ -48,6 +49,7 @@ class CoverageReport:
             "tokens cut off": self.num_cut_tokens,
             "examples with tokens cut off": self.num_cut_examples,
             "examples without any token": self.num_empty_examples,
+            "examples unlike the training's: one text for two, or two for one": self.num_unlike_examples,
             "words": self.num_words,
             "words without a token, tagged O": self.num_words_without_token,
             "labelled words": self.num_labels,

@@ -67,7 +67,8 @@ class SequenceClassification:
         problem, resolved, labels = resolve_labels(splits, problem_type=settings.problem_type, report=report)
         threshold = THRESHOLD if problem == "multi_label_classification" else None
         task = TaskConfig(labels=labels.names or ("score",), problem_type=problem)
-        return resolved, task, Knowledge(threshold=threshold)
+        kinds = {example.text_pair is not None for example in resolved.get("train", ())}
+        return resolved, task, Knowledge(threshold=threshold, pairs=kinds.pop() if len(kinds) == 1 else None)
 
     def check(
         self, examples: Sequence[TextExample], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
@@ -92,7 +93,9 @@ class SequenceClassification:
         knowledge: Knowledge,
         coverage: CoverageReport,
     ) -> list[TextFeatures]:
-        """See `data/text_features.py`."""
+        """See `data/text_features.py`; texts where pairs were learnt from, or the other way, are counted."""
+        if knowledge.pairs is not None:
+            coverage.num_unlike_examples += sum((e.text_pair is not None) != knowledge.pairs for e in examples)
         return build_text_features(
             examples,
             tokenizer,

@@ -152,6 +152,7 @@ class Knowledge:
     scheme: str | None = None  # of tags
     unanswerable: bool = False  # whether questions may have no answer
     threshold: float | None = None  # of a label's probability, or of null_odds
+    pairs: bool | None = None  # whether what was learnt from were two texts each; None: not known, or some of both
 
 
 def thresholds_in_words(knowledge: Knowledge, settings: TaskSettings) -> list[str]:
