@@ -87,7 +87,8 @@ def _run(words: list[str]) -> int:
     options = list({option.name: option for option in [*options_of(module.Config), CONFIG_FILE]}.values())
     flags, rest, wants_help = split_words(command, rest_of_words, options)
     if wants_help:
-        console.result(help_of(command, options))
+        unknown = module.unknown_options(rest) if hasattr(module, "unknown_options") else frozenset()
+        console.result(help_of(command, [option for option in options if option.name not in unknown]))
         return 0
     flags = with_settings_of_the_run(flags)
     module.run(config_from(module.Config, values_given(command, flags, rest, options)))

@@ -48,7 +48,7 @@ class Given:
 
 
 def split_words(command: str, words: list[str], options: list[Option]) -> tuple[list[Given], list[str], bool]:
-    """Return the flags as given, the words that are no flags, and whether help is asked for.
+    """Return the flags as given, the words that are no flags, and whether help is asked for (those before it then).
 
     A flag is `--name value` or `--name=value`, with underscores or hyphens; a bare boolean means true;
     a value may begin with one dash; after a lone `--` no word is a flag.
@@ -67,7 +67,7 @@ def split_words(command: str, words: list[str], options: list[Option]) -> tuple[
             rest += words[position:]
             break
         if word in HELP_FLAGS:
-            return [], [], True
+            return [], rest, True
         if not word.startswith("-") or word == "-":
             rest.append(word)
             continue

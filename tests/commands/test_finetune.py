@@ -248,5 +248,10 @@ def test_help_speaks_of_fine_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--num_train_epochs passes over the training examples in all; null with no other length: 3" in shown
     assert "--eval_every steps between two evaluations; null: an epoch" in shown
     assert "a tenth of the run" not in shown
+    assert main(["finetune", "token-classification", "--help"]) == 0
+    of_tags = capsys.readouterr().out
+    assert "--scheme" in of_tags
+    assert "--doc_stride" not in of_tags
+    assert "--doc_stride" in shown
     assert main(["pretrain", "--help"]) == 0
     assert "null: a tenth of the run" in " ".join(capsys.readouterr().out.split())

@@ -7,7 +7,7 @@ Next: tasks/finetuning_setup.py … train/loop.py (the work itself)
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed
 from bertkit.commands.several import Member, figures_of, make_all, write_summary
@@ -15,7 +15,7 @@ from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.options import ALLOW_BIN, argument, group, option, values_of
-from bertkit.tasks.task_settings import TaskName, TaskSettings, require_known
+from bertkit.tasks.task_settings import KNOWN_BY, TaskName, TaskSettings, require_known
 from bertkit.train.settings import TrainSettings, require_effect
 
 if TYPE_CHECKING:
@@ -104,6 +104,12 @@ class Config:
             raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
         if self.compare_layers and (self.settings.combine != "last" or self.freeze_layers is not None):
             raise InputError("sets --combine and --freeze_layers itself", field="--compare_layers")
+
+
+def unknown_options(words: list[str]) -> frozenset[str]:
+    """Return the options that belong to other tasks than the one that the words name, for --help."""
+    known = [name for name in get_args(TaskName) if name in words[:1]]
+    return frozenset(name for name, tasks in KNOWN_BY.items() if known and known[0] not in tasks)
 
 
 def run(config: Config) -> None:
