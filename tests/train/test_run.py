@@ -43,6 +43,7 @@ CHANGED: dict[str, Any] = {
     "num_train_epochs": 3.0,
     "max_minutes": 2.0,
     "precision": "bf16",
+    "attention": "packed",
     "torch_compile": True,
     "sharding": "fsdp",
     "eval_every": 7,
