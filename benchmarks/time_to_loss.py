@@ -46,7 +46,7 @@ from bertkit.options import config_from
 from bertkit.tasks.held_out import evaluate
 
 VOCAB_ENTRIES = 8000  # at most: every character seen twice
-SHARES = (0.25, 0.1, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
+SHARES = (0.3, 0.25, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
 RATE_ROUNDS, RATE_SECONDS = 5, 8.0  # of each contender
 PAIRS = PairSettings()  # --pairing segment
 GRID_RATES, GRID_ROWS = (5e-4, 1e-3, 2e-3, 4e-3), (32, 64, 256)
