@@ -131,6 +131,15 @@ def test_an_option_of_another_task_is_refused(models: dict[str, Path], capsys: p
     assert "--scheme: is no option of sequence-classification" in capsys.readouterr().err
 
 
+def test_what_the_model_does_not_get_to_see_is_said(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "long.jsonl"
+    data.write_text(json.dumps({"text": "the moon " * 60, "label": "english"}) + "\n", encoding="utf-8")
+    assert evaluate(models["single"], data) == 0
+    assert "examples with tokens cut off" in capsys.readouterr().err
+
+
 def test_a_threshold_of_the_model_is_used(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     # What the run found best on these very examples is never worse than the threshold the other way.
     model = models["questions2"]

@@ -97,6 +97,22 @@ def test_a_run_is_resumed_by_its_own_settings_file(base: Path, tmp_path: Path) -
     assert metrics_of(tmp_path / "run") == metrics_of(tmp_path / "straight")
 
 
+def test_a_run_is_resumed_from_another_folder_and_by_another_path(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, other = write_task(tmp_path, "single", number=20), tmp_path / "elsewhere"
+    other.mkdir()
+    flags = ("--validation_split", 0.2, "--max_steps", 6, "--eval_every", 2)
+    monkeypatch.chdir(tmp_path)
+    with stopped_before(4):
+        main(words("single", base, train.name, tmp_path / "run", *flags))
+    monkeypatch.chdir(other)
+    typed = ["finetune", "sequence-classification", "--output_dir", str(tmp_path / "run"), "--resume_from", "last"]
+    assert main([*typed, "--model_name_or_path", str(base)]) == 0  # the data by its path as the run has kept it
+    main(words("single", base, train, tmp_path / "straight", *flags))
+    assert metrics_of(tmp_path / "run") == metrics_of(tmp_path / "straight")
+
+
 def test_a_report_is_written_or_how_to_get_one_is_said(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

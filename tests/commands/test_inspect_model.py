@@ -168,6 +168,18 @@ def test_a_classifier_and_an_encoder_without_pooler_are_shown(
     assert any("new at random here: encoder.pooler" in line for line in found["remarks"])
 
 
+def test_two_vocabularies_of_different_lengths_and_one_cut_short_are_remarked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = toy_tokenizer().vocabulary.size
+    folder = model_folder(tmp_path / "model", random_model(config=toy_config(vocab_size=size + 128)))
+    kept = (folder / "vocab.txt").read_text("utf-8").split("\n")[: size - 3]
+    (folder / "vocab.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    remarks = shown(folder, capsys)["remarks"]
+    assert f"tokenizer.json has {size:,} tokens and vocab.txt {size - 3:,}" in remarks
+    assert any(f"for {size + 128:,} tokens, its vocabulary has {size:,}: is it cut short?" in line for line in remarks)
+
+
 def test_a_pickle_is_opened_by_its_flag_alone(learnt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = model_folder(tmp_path, random_model())
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")

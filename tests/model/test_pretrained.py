@@ -293,6 +293,13 @@ def test_weights_of_a_training_that_diverged_are_refused(tmp_path: Path, wrong: 
         load(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["seed", "layer"])
+def test_a_folder_of_several_runs_is_named_as_one(tmp_path: Path, kind: str) -> None:
+    folder_of(tmp_path / f"{kind}-1")
+    with pytest.raises(InputError, match=rf"holds several runs: {kind}-1\n[\s\S]*ask one of them, such as .*{kind}-1"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
 def test_a_folder_of_an_exported_model_is_named_as_one(tmp_path: Path, name: str) -> None:
     folder_of(tmp_path)

@@ -153,6 +153,17 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(
     assert kernel.call_count == (CONFIG.num_hidden_layers if packed else 0)
 
 
+def test_one_mask_may_stand_for_all_rows() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(CONFIG).eval()
+    ids, mask = torch.randint(5, 40, (3, 8)), torch.arange(8)[None] < 5  # (1, 8)
+    whole = encoder(ids, attention_mask=mask.expand(3, 8)).last_hidden_state[:, :5]
+    found = encoder(ids, attention_mask=mask, padding_is_read=False).last_hidden_state[:, :5]
+    torch.testing.assert_close(found, whole)
+    read = encoder(ids, attention_mask=mask, read_positions=torch.tensor([1, 9, 20])).last_hidden_state
+    torch.testing.assert_close(read, whole[torch.arange(3), torch.tensor([1, 1, 4])])
+
+
 def test_rows_are_packed_for_a_tagger_in_training_alone() -> None:
     """Where every token is read, and none at padding; evaluation, in float32, takes the rows as they are."""
     torch.manual_seed(0)

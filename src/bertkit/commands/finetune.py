@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed
+from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed, with_steps
 from bertkit.commands.several import Member, figures_of, make_all, write_summary
 from bertkit.console import result, say, table
 from bertkit.data.examples.reading import ReadingSettings
@@ -189,16 +189,7 @@ def _with_length(config: Config, work: "FineTuningRun") -> Config:
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs
         steps = max(1, math.ceil(epochs * an_epoch))
         say(f"{epochs:g} epochs are {steps:,} steps")
-    every = training.eval_every or an_epoch
-    training = replace(
-        training,
-        max_steps=steps,
-        num_train_epochs=None,
-        max_minutes=None,
-        eval_every=every,
-        save_every=training.save_every or every,
-    )
-    return replace(config, training=training)
+    return replace(config, training=with_steps(training, steps, eval_every=an_epoch))
 
 
 def _numbers(seeds: str) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed
+from bertkit.commands.running import carry_out, length_of_checkpoint, require_new_or_resumed, with_steps
 from bertkit.console import result, say, table
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
@@ -302,13 +302,4 @@ def _with_length(config: Config, work: "PretrainingRun", *, seconds: float | Non
         epochs = DEFAULT_EPOCHS if training.num_train_epochs is None else training.num_train_epochs
         steps = work.source.steps_of_epochs(epochs)
         say(f"{epochs:g} epochs are {steps:,} steps")
-    every = training.eval_every or math.ceil(steps / EVALUATIONS)
-    training = replace(
-        training,
-        max_steps=steps,
-        num_train_epochs=None,
-        max_minutes=None,
-        eval_every=every,
-        save_every=training.save_every or every,
-    )
-    return replace(config, training=training)
+    return replace(config, training=with_steps(training, steps, eval_every=math.ceil(steps / EVALUATIONS)))

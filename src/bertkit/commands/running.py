@@ -98,8 +98,19 @@ def length_of_checkpoint(directory: Path, training: TrainSettings) -> TrainSetti
             remedy="give its --max_steps",
         ) from None
     say(f"resuming a run of {steps:,} steps in all, as fixed when it began")
+    return with_steps(training, steps, eval_every=every)
+
+
+def with_steps(training: TrainSettings, steps: int, *, eval_every: int) -> TrainSettings:
+    """Return the settings with the length of the run fixed; eval_every: where they do not say it themselves."""
+    every = training.eval_every or eval_every
     return replace(
-        training, max_steps=steps, num_train_epochs=None, max_minutes=None, eval_every=training.eval_every or every
+        training,
+        max_steps=steps,
+        num_train_epochs=None,
+        max_minutes=None,
+        eval_every=every,
+        save_every=training.save_every or every,
     )
 
 
