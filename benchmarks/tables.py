@@ -120,7 +120,9 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
     runs = {name: mean_of(each) for name, each in kept["runs"].items() if each}
     rates = {name: statistics.median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, run in runs.items():
-        run["seconds"] = run["tokens"] / rates[OURS if name.startswith(OURS) else "HF-t"]
+        is_ours = name.startswith(OURS)
+        run["seconds"] = run["tokens"] / rates[OURS if is_ours else "HF-t"]
+        run["seconds"] += kept["head_start_seconds"] if is_ours else 0.0
     ours = [run for name, run in runs.items() if name.startswith(OURS)]
     peers = {name: run for name, run in runs.items() if not name.startswith(OURS)}
     lines = [
@@ -138,7 +140,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
         "",
         "Tokens a second, interleaved on an idle machine: "
         + "; ".join(f"{name} {spread(each['tokens_per_second'])}" for name, each in kept["rates"].items())
-        + ". Seconds are tokens by these rates.",
+        + f". Seconds are tokens by these rates, and {kept['head_start_seconds']:.1f} for bertkit's head start.",
         "",
     ]
     for name, goal in peers.items():

@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
 # Files of tasks/ that are part of another file's task: one task may not import another. SHARED ones serve all.
 TASK_OF = {"held_out": "pretraining", "pretraining_model": "pretraining", "pretraining_run": "pretraining"}
 SHARED_BY_TASKS = {"recipes", "layers", "finetuning", "task_settings", "tokenizers"}
-TASK_OF |= dict.fromkeys(("phases", "rehearsals", "diagnosis", "pretraining_setup"), "pretraining")
+TASK_OF |= dict.fromkeys(("phases", "rehearsals", "diagnosis", "pretraining_setup", "word_vectors"), "pretraining")
 # What puts a run of any of the four tasks together may know them all.
 TASK_OF |= dict.fromkeys(
     (

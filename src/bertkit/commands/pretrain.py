@@ -26,6 +26,7 @@ from bertkit.tasks.recipes import (
     MASKING_OF_DEFAULT_RECIPE,
     RECIPES,
     TRAINING_OF_DEFAULT_RECIPE,
+    Initialization,
     Recipe,
     in_words,
 )
@@ -67,6 +68,12 @@ class Config:
         help="values of settings that are not given: muon (learns most in little time), or bert (as BERT was trained: "
         "AdamW, dropout 0.1, 256 rows)",
     )
+    initialization: Initialization = option(
+        RECIPES[DEFAULT_RECIPE]["initialization"],
+        help="what a new model begins with: normal (random numbers, as BERT did), or neighbours (its first layer looks "
+        "at the tokens beside each, its output knows how frequent each is)",
+        fixed=True,
+    )
     hidden_dropout_prob: float | None = option(
         RECIPES[DEFAULT_RECIPE]["hidden_dropout_prob"], help="share of activations dropped; null: the model's"
     )
@@ -101,6 +108,12 @@ class Config:
         if self.model_name_or_path is not None and self.model_size != "tiny":
             raise InputError(
                 "has no effect with --model_name_or_path, which has a size", field="--model_size", value=self.model_size
+            )
+        if self.model_name_or_path is not None and self.initialization != RECIPES[self.recipe]["initialization"]:
+            raise InputError(
+                "has no effect with --model_name_or_path, whose weights are there",
+                field="--initialization",
+                value=self.initialization,
             )
         if not self.masking.mlm_probability > 0:
             raise InputError("hides nothing", field="--mlm_probability", value=0, expected="above 0, up to 1")
@@ -166,7 +179,10 @@ def pretrain(config: Config) -> dict[str, Any]:
     )
     config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
     if config.training.resume_from is None:
-        say(in_words(config.recipe, values_of(config)))
+        values = values_of(config)
+        if config.model_name_or_path is not None:
+            del values["initialization"]
+        say(in_words(config.recipe, values))
     work = open_work(config)
     with work.runtime.answering():
         given, config = values_of(config), _with_length(config, work)
@@ -232,6 +248,7 @@ def open_work(config: Config) -> "PretrainingRun":
             config.attention_probs_dropout_prob,
             config.freeze_layers,
             config.allow_bin,
+            config.initialization,
         ),
         phases=phases,
         eval_rows=config.eval_rows,

@@ -80,6 +80,13 @@ class Store:
             output[inside] = self.shard_tokens[shard][places]
         return output
 
+    def token_counts(self, vocab_size: int) -> NDArray[np.int64]:
+        """Return how often each id stands in this part, (vocab_size,); every id must be below it."""
+        counts = np.zeros(vocab_size, np.int64)
+        for tokens in self.shard_tokens:
+            counts += np.bincount(tokens, minlength=vocab_size)
+        return counts
+
     def word_starts(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether a word begins with each token of the spans, one after the other; the store must know it."""
         positions = _positions(starts, ends)

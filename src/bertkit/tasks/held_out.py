@@ -176,16 +176,9 @@ def unigram_loss(train: Store, held_out: Store, vocabulary: Vocabulary) -> float
     Every ordinary token counts as seen once more than it was, so that none has the share 0.
     """
     ordinary = vocabulary.ordinary
-    seen = _token_counts(train, vocabulary.size)[ordinary] + 1.0
-    wanted = _token_counts(held_out, vocabulary.size)[ordinary]
+    seen = train.token_counts(vocabulary.size)[ordinary] + 1.0
+    wanted = held_out.token_counts(vocabulary.size)[ordinary]
     return float(-(wanted * np.log(seen / seen.sum())).sum() / max(1.0, wanted.sum()))
-
-
-def _token_counts(store: Store, vocab_size: int) -> NDArray[np.float64]:
-    counts = np.zeros(vocab_size)
-    for tokens in store.shard_tokens:
-        counts += np.bincount(tokens, minlength=vocab_size)
-    return counts
 
 
 def sample_texts(store: Store, tokenizer: Tokenizer, *, number: int = 4, max_tokens: int) -> list[str]:

@@ -48,7 +48,7 @@ def open_run(
     parts, tokenizer = open_prepared(store_directory)
     require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
-    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
+    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs, train=parts["train"])
     prepare(model.encoder, training)
     source = PretrainingSource(
         parts["train"],

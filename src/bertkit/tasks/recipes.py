@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 Recipe = Literal["muon", "bert"]
+Initialization = Literal["neighbours", "normal"]  # what a new model begins with; see model/head_start.py
 DEFAULT_RECIPE: Recipe = "muon"
 RECIPES: dict[str, dict[str, Any]] = {
     # What learns most in minutes to hours on few cores, by measurement (docs/performance.md); tuned for tiny.
@@ -20,6 +21,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "mlm_probability": 0.4,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
+        "initialization": "neighbours",
     },
     # Devlin et al. 2019, appendix A.2; epsilon as in Google's optimization.py.
     "bert": {
@@ -34,9 +36,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         "mlm_probability": 0.15,
         "hidden_dropout_prob": 0.1,
         "attention_probs_dropout_prob": 0.1,
+        "initialization": "normal",
     },
 }
-NOT_OF_TRAINING = frozenset({"hidden_dropout_prob", "attention_probs_dropout_prob", "mlm_probability"})
+NOT_OF_TRAINING = frozenset(
+    {"hidden_dropout_prob", "attention_probs_dropout_prob", "initialization", "mlm_probability"}
+)
 TRAINING_OF_DEFAULT_RECIPE = {k: v for k, v in RECIPES[DEFAULT_RECIPE].items() if k not in NOT_OF_TRAINING}
 MASKING_OF_DEFAULT_RECIPE = {"mlm_probability": RECIPES[DEFAULT_RECIPE]["mlm_probability"]}
 
@@ -44,8 +49,11 @@ MASKING_OF_DEFAULT_RECIPE = {"mlm_probability": RECIPES[DEFAULT_RECIPE]["mlm_pro
 def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
     """Return a recipe as one line for people, with the values in force: those given go before the recipe's.
 
+    values: what has no effect in this run is left out of them.
+
     >>> in_words("bert", RECIPES["bert"]).split(";")[0]
     'recipe bert: adamw, learning_rate 0.0001'
     """
-    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name not in ("optimizer", "learning_rate")]
+    names = RECIPES[recipe].keys() & values.keys() - {"optimizer", "learning_rate"}
+    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name in names]
     return f"recipe {recipe}: {values['optimizer']}, learning_rate {values['learning_rate']:g}; " + ", ".join(rest)
