@@ -40,15 +40,16 @@ from bertkit.commands.vocab import build_vocabulary
 from bertkit.data.pairs import PairSettings
 from bertkit.data.prepared import open_prepared
 from bertkit.model.config import config_of_size
+from bertkit.model.head_start import GAIN, NOISE, POSITIONS, SHARPNESS, WORDS
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load
 from bertkit.options import config_from
 from bertkit.tasks.held_out import evaluate
-from bertkit.tasks.pretraining_model import start_ahead
+from bertkit.tasks.pretraining_model import count_head_start
 from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES
 
 VOCAB_ENTRIES = 8000  # at most: every character seen twice
-SHARES = (0.1, 0.25, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
+SHARES = (0.15, 0.1, 0.25, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
 RATE_ROUNDS, RATE_SECONDS = 5, 8.0  # of each contender
 PAIRS = PairSettings()  # --pairing segment
 GRID_RATES, GRID_ROWS = (5e-4, 1e-3, 2e-3, 4e-3), (32, 64, 256)
@@ -135,11 +136,11 @@ def measure_rates(size: str, data: Path) -> dict[str, dict[str, Any]]:
 def seconds_of_head_start(size: str, data: Path) -> float:
     """Return how long bertkit counts neighbours and makes word vectors of them before its first step; the median."""
     parts, tokenizer = open_prepared(data)
-    model = PretrainingModel(config_of_size(size, vocab_size=tokenizer.vocabulary.size))
-    seconds = []
+    config, seconds = config_of_size(size, vocab_size=tokenizer.vocabulary.size), []
     for _ in range(RATE_ROUNDS):
+        model = PretrainingModel(config)
         began = time.perf_counter()
-        start_ahead(model, parts["train"], tokenizer.vocabulary)
+        count_head_start(model, parts["train"], tokenizer.vocabulary)
         seconds.append(time.perf_counter() - began)
     return median(seconds)
 
@@ -156,9 +157,11 @@ def compare(
     kept: dict[str, Any] = json.loads(kept_in.read_text("utf-8")) if kept_in.exists() else {}
     if any(kept.get(name) != value for name, value in same.items()):
         kept = {**same, "runs": {}}
-    if kept.get("recipe") != RECIPES[DEFAULT_RECIPE]:  # what another recipe reached tells nothing of this one
-        kept["recipe"] = RECIPES[DEFAULT_RECIPE]
+    recipe = {**RECIPES[DEFAULT_RECIPE], "head_start": [WORDS, POSITIONS, SHARPNESS, NOISE, GAIN]}
+    if kept.get("recipe") != recipe:  # what another recipe reached tells nothing of this one
+        kept["recipe"] = recipe
         kept["runs"] = {name: runs for name, runs in kept["runs"].items() if name in PEERS}
+        kept.pop("rates", None)
 
     def keep() -> None:
         output.mkdir(parents=True, exist_ok=True)

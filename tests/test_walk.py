@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "walk.md"
-LONGEST = 250  # lines
+LONGEST = 270  # lines
 
 
 def blocks(kind: str) -> list[str]:

@@ -69,12 +69,21 @@ def test_shards_change_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.token_counts, other.token_counts)
 
 
-def test_of_a_long_text_documents_evenly_spread_are_looked_at_and_all_tokens_counted() -> None:
+def test_of_a_long_text_so_many_tokens_are_looked_at_and_all_counted() -> None:
     store = song_ci_like_store(documents=200, vocab_size=BIG.size)
-    some = count_neighbours(store, BIG, most_tokens=-(-store.num_tokens // 4))
-    every_fourth = memory_store(documents_of(store)[::4])
-    assert as_counter(some) == as_counter(count_neighbours(every_fourth, BIG))
+    most = store.num_tokens // 3
+    some = count_neighbours(store, BIG, window=1, most_tokens=most)
+    documents = 200 / 3
+    assert most - 1.3 * documents < some.counts.sum() <= most
     np.testing.assert_array_equal(some.token_counts, store.token_counts(BIG.size) * BIG.ordinary)
+
+
+def test_a_text_that_changes_its_language_regularly_is_seen_in_both() -> None:
+    one, other = ([[first, first + 1, first + 2]] for first in (20, 200))
+    found = count_neighbours(memory_store([one, other] * 300), BIG, window=1, most_tokens=1200)
+    seen = dict(zip(found.first.tolist(), found.counts.tolist(), strict=True))
+    assert seen[20] + seen[200] == 400
+    assert abs(seen[20] - seen[200]) < 80
 
 
 def test_one_document_longer_than_what_is_looked_at_is_cut() -> None:

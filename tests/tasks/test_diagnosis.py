@@ -41,6 +41,17 @@ def test_a_new_model_that_does_not_guess_is_warned_of(capsys: pytest.CaptureFixt
     assert lines[1] == "warning: before training: nsp_loss 2.000, a model that guesses has 0.693"
 
 
+@pytest.mark.parametrize(("loss", "is_usual"), [(4.9, False), (5.2, True), (7.2, True), (7.6, False)])
+def test_a_new_model_that_knows_frequencies_lies_between_two_ways_of_guessing(
+    capsys: pytest.CaptureFixture[str], loss: float, is_usual: bool
+) -> None:
+    check_first_losses({"mlm_loss": loss}, vocab_size=1000, is_new=True, unigram=5.5)
+    line = (
+        f"before training: mlm_loss {loss:.3f}, a model that guesses has 6.908, one that knows the frequencies 5.500\n"
+    )
+    assert capsys.readouterr().err == ("" if is_usual else "warning: ") + line
+
+
 @pytest.mark.parametrize(("loss", "trained"), [(LN_1000 - 0.6, True), (LN_1000 - 0.4, False), (20.0, False)])
 def test_a_loaded_head_that_only_guesses_is_warned_of(
     capsys: pytest.CaptureFixture[str], loss: float, trained: bool

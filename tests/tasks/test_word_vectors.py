@@ -1,11 +1,13 @@
 """Word vectors by counting: the algebra against numpy's, and what the vectors are for."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
 from bertkit.data.neighbourhoods import Neighbourhoods
-from bertkit.tasks.word_vectors import SMOOTHING, mutual_information, strongest_eigenvectors, word_vectors
+from bertkit.tasks.word_vectors import SMOOTHING, mutual_information, strongest_singular_vectors, word_vectors
 
 
 def neighbourhoods_of(counts: np.ndarray) -> Neighbourhoods:
@@ -21,29 +23,53 @@ def random_counts(size: int, *, seed: int = 0) -> np.ndarray:
 
 
 def test_the_information_is_what_its_formula_says() -> None:
-    """Levy, Goldberg and Dagan 2015, equation 4; the smoothing taken of both sides by halves."""
+    """Levy, Goldberg and Dagan 2015, equations 1 and 4."""
     counts = random_counts(30)
     full = counts + np.diag(np.diag(counts))  # a pair of equal tokens are two neighbours of that token
     near = full.sum(axis=1)
     smooth = near**SMOOTHING
     with np.errstate(divide="ignore"):
-        one_side = np.log(full / (near[:, None] * (smooth / smooth.sum())[None]))
-    wanted = np.maximum((one_side + one_side.T) / 2, 0)
-    torch.testing.assert_close(
-        mutual_information(neighbourhoods_of(counts)).to_dense(), torch.from_numpy(wanted).float()
-    )
+        wanted = np.maximum(np.log(full / (near[:, None] * (smooth / smooth.sum())[None])), 0)
+    found = mutual_information(neighbourhoods_of(counts)).to_dense()
+    torch.testing.assert_close(found, torch.from_numpy(wanted).float())
 
 
-def test_the_strongest_eigenvectors_are_those_of_the_whole_algebra() -> None:
+def test_the_strongest_singular_vectors_are_those_of_the_whole_algebra() -> None:
     generator = np.random.default_rng(1)
-    basis, _ = np.linalg.qr(generator.standard_normal((80, 80)))
-    values = 10.0 * 0.8 ** np.arange(80) * np.where(np.arange(80) % 3, 1, -1)  # some below 0
-    matrix = torch.from_numpy((basis * values) @ basis.T).float()
+    (left, _), (right, _) = (np.linalg.qr(generator.standard_normal((300, 300))) for _ in range(2))
+    values = 10.0 / np.arange(1, 301) ** 0.5  # as slowly as those of a language fall
+    matrix = torch.from_numpy((left * values) @ right.T).float().to_sparse()
+    found = strongest_singular_vectors(matrix, number=6)
+    signs = torch.sign((found * torch.from_numpy(left[:, :6]).float()).sum(dim=0))
+    wanted = torch.from_numpy(left[:, :6] * np.sqrt(values[:6])).float()
+    alike = torch.nn.functional.cosine_similarity(found * signs, wanted, dim=0)
+    assert alike[:3].min() > 0.99
+    assert alike.min() > 0.9
+    assert torch.equal(found, strongest_singular_vectors(matrix, number=6))
+
+
+@pytest.mark.usefixtures("threads_as_before")
+def test_the_vectors_do_not_depend_on_the_number_of_threads() -> None:
+    found, vectors = neighbourhoods_of(random_counts(400)), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)
+        vectors.append(word_vectors(found, width=32))
+    torch.testing.assert_close(*vectors, atol=1e-3, rtol=0)
+
+
+@pytest.fixture
+def threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_part_of_a_vector_has_its_share_of_the_strong_ones() -> None:
     torch.manual_seed(0)
-    found = strongest_eigenvectors(matrix.to_sparse(), number=8)
-    signs = torch.sign((found * torch.from_numpy(basis[:, :8]).float()).sum(dim=0))
-    wanted = torch.from_numpy(basis[:, :8] * np.sqrt(np.abs(values[:8]))).float()
-    torch.testing.assert_close(found * signs, wanted, atol=2e-3, rtol=0)
+    vectors = word_vectors(neighbourhoods_of(random_counts(200)), width=64)
+    shares = vectors.view(-1, 8, 8).pow(2).sum(dim=2).mean(dim=0)  # of eight heads
+    torch.testing.assert_close(shares, torch.full((8,), 1 / 8), atol=0.03, rtol=0)
 
 
 def test_tokens_with_the_same_neighbours_have_like_vectors() -> None:

@@ -70,8 +70,8 @@ class Config:
     )
     initialization: Initialization = option(
         RECIPES[DEFAULT_RECIPE]["initialization"],
-        help="what a new model begins with: normal (random numbers, as BERT did), or neighbours (its first layer looks "
-        "at the tokens beside each, its output knows how frequent each is)",
+        help="what a new model begins with: normal (random numbers, as BERT did), or neighbours (what counting the "
+        "text tells: how frequent tokens are, which have like neighbours, and a first layer that looks at these)",
         fixed=True,
     )
     hidden_dropout_prob: float | None = option(
@@ -109,7 +109,8 @@ class Config:
             raise InputError(
                 "has no effect with --model_name_or_path, which has a size", field="--model_size", value=self.model_size
             )
-        if self.model_name_or_path is not None and self.initialization != RECIPES[self.recipe]["initialization"]:
+        defaults = {recipe["initialization"] for recipe in (RECIPES[self.recipe], RECIPES[DEFAULT_RECIPE])}
+        if self.model_name_or_path is not None and self.initialization not in defaults:
             raise InputError(
                 "has no effect with --model_name_or_path, whose weights are there",
                 field="--initialization",
@@ -248,8 +249,8 @@ def open_work(config: Config) -> "PretrainingRun":
             config.attention_probs_dropout_prob,
             config.freeze_layers,
             config.allow_bin,
-            config.initialization,
         ),
+        initialization=config.initialization,
         phases=phases,
         eval_rows=config.eval_rows,
         sampler=_filled_samples,

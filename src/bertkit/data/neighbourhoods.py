@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.console import Progress
+from bertkit.data.random import Stream
 from bertkit.data.store import Store
 from bertkit.text.vocabulary import Vocabulary
 
 WINDOW = 2  # places to either side that are near
-MOST_TOKENS = 1 << 23  # that pairs are counted in; of a longer text every second, third … document
+MOST_TOKENS = 1 << 23  # that pairs are counted in; of a longer text documents drawn at random
 TOKENS_AT_ONCE = 1 << 20
 
 
@@ -38,29 +40,37 @@ def count_neighbours(
 ) -> Neighbourhoods:
     """Return which tokens of a part stand at most `window` places from each other in a document.
 
-    most_tokens: about so many are looked at for pairs, of documents evenly spread.
+    most_tokens: of a longer part documents are drawn until they have so many tokens; the last one is cut.
     """
     keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-    for tokens, documents in _documents(store, most_tokens):
-        is_ordinary = vocabulary.ordinary[tokens]
-        found = []
-        for distance in range(1, window + 1):
-            one, other = tokens[:-distance], tokens[distance:]
-            near = documents[:-distance] == documents[distance:]
-            near &= is_ordinary[:-distance] & is_ordinary[distance:]
-            low, high = np.minimum(one, other)[near], np.maximum(one, other)[near]
-            found.append(low * vocabulary.size + high)
-        keys, counts = _merged(keys, counts, *np.unique(np.concatenate(found), return_counts=True))
+    with Progress("counting neighbours", total=min(store.num_tokens, most_tokens), unit="tokens") as progress:
+        for tokens, documents in _documents(store, most_tokens):
+            is_ordinary = vocabulary.ordinary[tokens]
+            found = []
+            for distance in range(1, window + 1):
+                one, other = tokens[:-distance], tokens[distance:]
+                near = documents[:-distance] == documents[distance:]
+                near &= is_ordinary[:-distance] & is_ordinary[distance:]
+                low, high = np.minimum(one, other)[near], np.maximum(one, other)[near]
+                found.append(low * vocabulary.size + high)
+            keys, counts = _merged(keys, counts, *np.unique(np.concatenate(found), return_counts=True))
+            progress.advance(len(tokens))
     first, second = np.divmod(keys, vocabulary.size)
     return Neighbourhoods(first, second, counts, store.token_counts(vocabulary.size) * vocabulary.ordinary)
 
 
 def _documents(store: Store, most_tokens: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The tokens of every n-th document, and the number of the document of each, some documents at a time."""
-    chosen = np.arange(0, store.num_documents, max(1, -(-store.num_tokens // most_tokens)))
+    """The tokens of the documents looked at, and the number of the document of each, some documents at a time."""
     bounds = store.sentence_starts[store.document_sentences]  # (documents + 1,) tokens
-    starts = bounds[chosen]
-    ends = np.minimum(bounds[chosen + 1], starts + most_tokens)
+    chosen, lengths = np.arange(store.num_documents), np.diff(bounds)
+    if store.num_tokens > most_tokens:
+        # Not every second or third one: a text may change its language or its book as regularly.
+        drawn = np.argsort(Stream(0, "neighbours", 0).bits(index=chosen), kind="stable")
+        before = np.cumsum(lengths[drawn]) - lengths[drawn]  # tokens of those drawn before
+        drawn = drawn[before < most_tokens]
+        lengths[drawn] = np.minimum(lengths[drawn], most_tokens - before[: len(drawn)])
+        chosen = np.sort(drawn)
+    starts, ends = bounds[chosen], bounds[chosen] + lengths[chosen]
     parts = np.cumsum(ends - starts) // TOKENS_AT_ONCE
     for part in np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(parts)) + 1):
         yield store.tokens(starts[part], ends[part]), np.repeat(part, ends[part] - starts[part])
@@ -71,6 +81,5 @@ def _merged(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Both lists of counts as one, its keys rising."""
     merged, place = np.unique(np.concatenate([keys, more]), return_inverse=True)
-    sums = np.zeros(len(merged), np.int64)
-    np.add.at(sums, place, np.concatenate([counts, more_counts]))
-    return merged, sums
+    sums = np.bincount(place, weights=np.concatenate([counts, more_counts]), minlength=len(merged))
+    return merged, sums.astype(np.int64)  # exact: below 2⁵³

@@ -86,17 +86,25 @@ def unusual(settings: TrainSettings, *, rows: int) -> list[str]:
     return found
 
 
-def check_first_losses(metrics: Mapping[str, float], *, vocab_size: int, is_new: bool) -> None:
-    """Hold the losses before training beside those of guessing: a new model guesses, a loaded one should not."""
-    expected = {"mlm_loss": math.log(vocab_size), "nsp_loss": math.log(2)}
-    for name, theory in expected.items():
+def check_first_losses(
+    metrics: Mapping[str, float], *, vocab_size: int, is_new: bool, unigram: float | None = None
+) -> None:
+    """Hold the losses before training beside those of guessing: a new model guesses, a loaded one should not.
+
+    unigram: the masked-LM loss of guessing by frequency alone, where a new model knows the frequencies.
+    """
+    for name, guessing in {"mlm_loss": math.log(vocab_size), "nsp_loss": math.log(2)}.items():
         if name not in metrics:
             continue
-        off = metrics[name] - theory
-        line = f"before training: {name} {metrics[name]:.3f}, a model that guesses has {theory:.3f}"
+        loss = metrics[name]
+        line = f"before training: {name} {loss:.3f}, a model that guesses has {guessing:.3f}"
         if is_new:
-            (warn if abs(off) > GUESSING else say)(line)
-        elif name == "mlm_loss" and off > -GUESSING:
+            lowest = guessing
+            if name == "mlm_loss" and unigram is not None:
+                lowest = unigram
+                line += f", one that knows the frequencies {unigram:.3f}"
+            (say if lowest - GUESSING <= loss <= guessing + GUESSING else warn)(line)
+        elif name == "mlm_loss" and loss > guessing - GUESSING:
             warn(f"{line}: the masked-LM head of this model is not trained for this vocabulary and text")
         else:
             say(line)
@@ -108,8 +116,8 @@ def warn_of_plateau(mlm_loss: float, *, unigram: float) -> bool:
         return False
     warn(
         f"the masked-LM loss {mlm_loss:.3f} is that of guessing by frequency alone ({unigram:.3f}): nothing is learnt "
-        "from context yet. Small models need some hundred to some thousand steps to leave this; --optimizer muon and "
-        "dropout 0 leave it sooner. If it lasts: a higher --learning_rate, `bertkit inspect data` on the text, or "
-        "--overfit_one_batch"
+        "from context yet. Small models need some hundred to some thousand steps to leave this; --initialization "
+        "neighbours, --optimizer muon and dropout 0 leave it sooner. If it lasts: a higher --learning_rate, "
+        "`bertkit inspect data` on the text, or --overfit_one_batch"
     )
     return True

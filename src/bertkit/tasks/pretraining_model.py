@@ -1,6 +1,6 @@
 """Which model a run trains: a new one of some size, one to go on from, or the checkpoint's.
 
-In: a ModelChoice, the data's tokenizer, pair settings and training part.  Out: a PretrainingModel that fits them.
+In: a ModelChoice, the data's tokenizer and pair settings.  Out: a PretrainingModel that fits them.
 Next: pretraining_run.py
 """
 
@@ -20,7 +20,6 @@ from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import Head, build, load_with_report
 from bertkit.tasks.layers import freeze, with_dropout
-from bertkit.tasks.recipes import Initialization
 from bertkit.tasks.word_vectors import word_vectors
 from bertkit.text.tokenizer import Tokenizer, load_tokenizer
 from bertkit.text.vocabulary import Vocabulary
@@ -36,15 +35,13 @@ class ModelChoice:
     attention_probs_dropout_prob: float | None
     freeze_layers: int | None = None  # embeddings and so many of the lowest layers stay as they are; None: nothing
     allow_pickle_weights: bool = False  # of `directory`, where it has no safetensors
-    initialization: Initialization = "normal"  # of a new model
 
 
 def choose_model(
-    choice: ModelChoice, checkpoint: Path | None, tokenizer: Tokenizer, pairs: PairSettings, *, train: Store
+    choice: ModelChoice, checkpoint: Path | None, tokenizer: Tokenizer, pairs: PairSettings
 ) -> tuple[PretrainingModel, bool]:
     """Return the model of a run, and whether every weight is new; the checkpoint, where there is one, goes first.
 
-    train: of whose tokens a new model learns what stands near what before its first step, if it is to.
 
     Raises:
         InputError: no such model, or one whose vocabulary or positions do not fit the data.
@@ -72,16 +69,14 @@ def choose_model(
     if loaded is not None:
         model.load_state_dict(loaded.state_dict())
     assert isinstance(model, PretrainingModel)
-    if loaded is None and choice.initialization == "neighbours":
-        start_ahead(model, train, tokenizer.vocabulary)
     if choice.freeze_layers is not None:
         freeze(model.encoder, choice.freeze_layers)
     return model, given is None
 
 
-def start_ahead(model: PretrainingModel, train: Store, vocabulary: Vocabulary) -> None:
-    """Give a new model what counting the training part tells, in seconds (a base model: in a minute or two)."""
-    say("the new model begins with what counting tells: frequencies, word vectors, heads that look at neighbours")
+def count_head_start(model: PretrainingModel, train: Store, vocabulary: Vocabulary) -> None:
+    """Give a new model what counting the training part tells: in a second or two a tiny one, a base one in a minute."""
+    say("head start: frequencies, word vectors and heads that look at neighbours, by counting the training part")
     found = count_neighbours(train, vocabulary)
     vectors = word_vectors(found, width=model.config.hidden_size)
     give_head_start(model, token_counts=torch.from_numpy(found.token_counts), vectors=vectors)

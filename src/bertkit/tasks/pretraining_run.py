@@ -63,6 +63,7 @@ class PretrainingRun:
     runtime: runtimes.Runtime
     checkpoint: Path | None  # resumed from
     is_new_model: bool
+    has_head_start: bool  # a new model that knows the frequencies of the training part
     eval_rows: int
     sampler: Sampler
     peak_flops: float  # of matrix products on all processes, a second
@@ -172,7 +173,12 @@ class PretrainingRun:
                     self._record(training, record, store_key)
                 first = job.evaluate(0)
                 state.start_score = first[job.deciding_metric]
-                diagnosis.check_first_losses(first, vocab_size=self.model.config.vocab_size, is_new=self.is_new_model)
+                diagnosis.check_first_losses(
+                    first,
+                    vocab_size=self.model.config.vocab_size,
+                    is_new=self.is_new_model,
+                    unigram=self.unigram_loss if self.has_head_start else None,
+                )
             else:
                 self.source.epoch_starts = [list(starts) for starts in state.source.get("epoch_starts", [])] or (
                     self.source.epoch_starts
@@ -242,6 +248,7 @@ class PretrainingRun:
             "rows a step": training.batch_size,
             "optimizer": training.optimizer,
             "learning rate": training.learning_rate,
+            "head start by counting": "yes" if self.has_head_start else "no",
             "tokens hidden in training": source.masking.mlm_probability,
             "pairing": source.pairs.pairing,
             "documents": source.store.num_documents,

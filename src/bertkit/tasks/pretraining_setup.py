@@ -16,8 +16,9 @@ from bertkit.tasks.held_out import held_out_pairs
 from bertkit.tasks.layers import prepare
 from bertkit.tasks.phases import Phase
 from bertkit.tasks.pretraining import PretrainingSource
-from bertkit.tasks.pretraining_model import ModelChoice, choose_model
+from bertkit.tasks.pretraining_model import ModelChoice, choose_model, count_head_start
 from bertkit.tasks.pretraining_run import PretrainingRun, Sampler
+from bertkit.tasks.recipes import Initialization
 from bertkit.train import runtime as runtimes
 from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint_on_all
@@ -32,6 +33,7 @@ def open_run(
     masking: MaskingSettings,
     training: TrainSettings,
     choice: ModelChoice,
+    initialization: Initialization,
     phases: tuple[Phase, ...],
     eval_rows: int,
     sampler: Sampler,
@@ -48,7 +50,12 @@ def open_run(
     parts, tokenizer = open_prepared(store_directory)
     require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
-    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs, train=parts["train"])
+    model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
+    has_head_start = is_new and initialization == "neighbours"
+    if has_head_start:
+        if runtime.is_first:
+            count_head_start(model, parts["train"], tokenizer.vocabulary)
+        runtime.take_from_first(model.parameters())
     prepare(model.encoder, training)
     source = PretrainingSource(
         parts["train"],
@@ -74,6 +81,7 @@ def open_run(
         runtime=runtime,
         checkpoint=checkpoint,
         is_new_model=is_new,
+        has_head_start=has_head_start,
         eval_rows=eval_rows,
         sampler=sampler,
         peak_flops=trial.matrix_rate(runtime),

@@ -6,7 +6,7 @@ Next: parallel.py
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -69,6 +69,14 @@ class Runtime:
     def sums(self, numbers: Sequence[float]) -> list[float]:
         """Return each number summed over the processes, in the order of their ranks: the same on all of them."""
         return [sum(column) for column in zip(*self.gathered(numbers), strict=True)]
+
+    def take_from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors on the processor, of the same shapes in every process, by those of the first process."""
+        if self.control is None:
+            return
+        with self.answering():
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0, group=self.control)
 
     def wait_for_all(self) -> None:
         """Return when every process has come here."""
