@@ -203,6 +203,14 @@ def finetunings(folder: Path, base: str, files: dict[str, list[str]], values: di
         finetune(config)
 
 
+def taken_from_first(folder: Path) -> list[float]:
+    """Take two tensors, one of them a parameter, from the first process; return their numbers."""
+    own = runtime.start(TrainSettings())
+    tensors = [torch.full((2,), own.rank + 0.5), torch.nn.Parameter(torch.full((1, 1), own.rank + 0.25))]
+    own.take_from_first(tensors)
+    return [number for tensor in tensors for number in tensor.flatten().tolist()]
+
+
 def several(folder: Path, calls: list[list[Any]]) -> dict[str, Any]:
     """Do one thing after the other, [name, function, arguments] each, in one start of the processes."""
     found = {}
@@ -222,6 +230,7 @@ WORK: dict[str, Callable[..., Any]] = {
         one_bad_process,
         resumed,
         rehearsals,
+        taken_from_first,
         several,
         finetunings,
     )

@@ -76,10 +76,16 @@ def pair(store: Path, folder: Path) -> list[Any]:
             for sharding in ("none", "fsdp")
         ),
         ["rehearsals", "rehearsals", data],
+        ["taken", "taken_from_first", {}],
         ["resumed", "resumed", {**data, "values": CUT, "step": 6}],
         ["cells", "resume_cells", {**data, "cells": [list(vars(cell).values()) for cell in CELLS]}],
     ]
     return on_ranks(2, "several", folder, timeout=300.0, calls=calls)
+
+
+def test_every_process_has_the_numbers_of_the_first(pair: list[Any]) -> None:
+    """As a head start is counted by the first alone."""
+    assert [found["taken"] for found in pair] == [[0.5, 0.5, 0.25], [0.5, 0.5, 0.25]]
 
 
 # --- the order of data (B2) ----------------------------------------------------------------------------------------
