@@ -75,7 +75,7 @@ def choose_model(
 
 
 def count_head_start(model: PretrainingModel, train: Store, vocabulary: Vocabulary) -> None:
-    """Give a new model what counting the training part tells: in a second or two a tiny one, a base one in a minute."""
+    """Give a new model what counting the training part tells: a tiny one in a second or two, a base one in minutes."""
     say("head start: frequencies, word vectors and heads that look at neighbours, by counting the training part")
     found = count_neighbours(train, vocabulary)
     vectors = word_vectors(found, width=model.config.hidden_size)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bertkit.console import Progress
 from bertkit.data.neighbourhoods import Neighbourhoods
 
 SMOOTHING = 0.75  # power of the neighbours' frequencies, so that rare ones do not count for too much
@@ -30,16 +31,20 @@ def word_vectors(neighbourhoods: Neighbourhoods, *, width: int) -> Tensor:
 
 def mutual_information(neighbourhoods: Neighbourhoods) -> Tensor:
     """Return the sparse matrix (tokens, neighbours) of what is above 0: how much more often two meet than by chance."""
-    found, size = neighbourhoods, len(neighbourhoods.token_counts)
-    is_pair = found.first != found.second
-    rows = np.concatenate([found.first, found.second[is_pair]])
-    columns = np.concatenate([found.second, found.first[is_pair]])
-    counts = np.concatenate([found.counts * np.where(is_pair, 1, 2), found.counts[is_pair]])
-    near = np.bincount(rows, weights=counts, minlength=size)  # neighbours of each token
-    ratio = counts / near[rows] / near[columns] ** SMOOTHING * (near**SMOOTHING).sum()
-    above = ratio > 1
-    places = torch.from_numpy(np.stack([rows[above], columns[above]]))
-    values = torch.from_numpy(np.log(ratio[above])).float()
+    first, second, counts = neighbourhoods.first, neighbourhoods.second, neighbourhoods.counts
+    size = len(neighbourhoods.token_counts)
+    near = np.bincount(first, weights=counts, minlength=size)  # neighbours of each token
+    near += np.bincount(second, weights=counts, minlength=size)
+    total = (near**SMOOTHING).sum()
+    is_pair = first != second
+    counts = np.where(is_pair, counts, 2 * counts)  # two equal tokens are each a neighbour of the other
+    kept = []
+    for rows, columns, times in ((first, second, counts), (second[is_pair], first[is_pair], counts[is_pair])):
+        ratio = times / near[rows] / near[columns] ** SMOOTHING * total
+        above = ratio > 1
+        kept.append((rows[above], columns[above], np.log(ratio[above])))
+    places = torch.from_numpy(np.stack([np.concatenate([part[axis] for part in kept]) for axis in (0, 1)]))
+    values = torch.from_numpy(np.concatenate([part[2] for part in kept])).float()
     matrix: Tensor = torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True).coalesce()
     return matrix
 
@@ -53,10 +58,14 @@ def strongest_singular_vectors(matrix: Tensor, *, number: int) -> Tensor:
     transposed = matrix.T.coalesce()
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(matrix.size(0), min(number + OVERSAMPLING, matrix.size(0)), generator=generator)
-    basis = torch.linalg.qr(torch.sparse.mm(matrix, start)).Q
-    for _ in range(ITERATIONS):
-        basis = torch.linalg.qr(torch.sparse.mm(matrix, torch.sparse.mm(transposed, basis))).Q
-    left, values, _ = torch.linalg.svd(torch.sparse.mm(transposed, basis).T, full_matrices=False)
+    with Progress("word vectors", total=ITERATIONS + 2, unit="passes") as progress:
+        basis = torch.linalg.qr(torch.sparse.mm(matrix, start)).Q
+        progress.advance(1)
+        for _ in range(ITERATIONS):
+            basis = torch.linalg.qr(torch.sparse.mm(matrix, torch.sparse.mm(transposed, basis))).Q
+            progress.advance(1)
+        left, values, _ = torch.linalg.svd(torch.sparse.mm(transposed, basis).T, full_matrices=False)
+        progress.advance(1)
     vectors = basis @ left[:, :number]
     signs = torch.sign(start[:, 0] @ vectors)
     scaled: Tensor = vectors * signs * values[:number].sqrt()
