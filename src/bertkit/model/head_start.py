@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bertkit.model.encoder import Embeddings, Encoder, Layer
 from bertkit.model.heads import PretrainingModel
 
+# By measurement (docs/performance.md), on a tiny model.
 WORDS, POSITIONS = 1.13, 2.26  # lengths of their embeddings: 5 and 10 times those of a tiny model drawn from N(0, 0.02)
 SHARPNESS = 12.0  # the score of the neighbour that a head looks at; scores of other places are about 0, give or take 2
 NOISE = 0.02  # standard deviation of what else stands in the queries and keys of the heads that look

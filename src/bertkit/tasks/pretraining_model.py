@@ -42,7 +42,6 @@ def choose_model(
 ) -> tuple[PretrainingModel, bool]:
     """Return the model of a run, and whether every weight is new; the checkpoint, where there is one, goes first.
 
-
     Raises:
         InputError: no such model, or one whose vocabulary or positions do not fit the data.
     """
