@@ -4,6 +4,7 @@ import doctest
 import importlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,6 +74,30 @@ def test_the_time_to_a_loss_is_that_of_the_shortest_run_that_reaches_it(modules:
     worse = {"HF-t": [run(12_000, 5.5)], "bertkit, 0.1": two}
     text = "\n".join(modules["tables"].loss_table({**kept, "runs": worse}))
     assert "no run of bertkit is as good" in text
+
+
+@pytest.mark.parametrize("is_same_recipe", [True, False])
+def test_what_another_recipe_reached_is_dropped_and_the_peers_stay(
+    modules: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_same_recipe: bool
+) -> None:
+    module = modules["time_to_loss"]
+    rates = {name: {"tokens_per_second": [10.0], "tokens_a_step": 5.0} for name in ("bertkit", "HF-t")}
+    monkeypatch.setattr(module, "measure_rates", lambda size, data: rates)
+    monkeypatch.setattr(module, "seconds_of_head_start", lambda size, data: 2.0)
+    monkeypatch.setattr(module, "machine", dict)
+    compare = partial(module.compare, "tiny", tmp_path, minutes=20, seeds=[1], only=[], output=tmp_path)
+    compare()
+    kept = json.loads((tmp_path / "time_to_loss.json").read_text("utf-8"))
+    for name in ("HF-t", "bertkit, 0.15 of the time"):
+        kept["runs"][name] = [{"seed": 1, "mlm_loss": 4.0}]
+    kept["rates"]["bertkit"]["tokens_per_second"] = [99.0]
+    if not is_same_recipe:
+        kept["recipe"]["muon_learning_rate"] = 1.0
+    (tmp_path / "time_to_loss.json").write_text(json.dumps(kept), "utf-8")
+    found = compare()
+    assert len(found["runs"]["HF-t"]) == 1
+    assert len(found["runs"]["bertkit, 0.15 of the time"]) == is_same_recipe
+    assert found["rates"]["bertkit"]["tokens_per_second"] == ([99.0] if is_same_recipe else [10.0])
 
 
 def test_the_tuning_of_the_peer_goes_on_near_the_best_of_its_grid(modules: dict[str, Any]) -> None:

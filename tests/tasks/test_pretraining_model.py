@@ -101,10 +101,12 @@ def test_the_recipe_says_what_a_new_model_begins_with(
     told = capsys.readouterr().err
     assert "initialization neighbours" in told
     assert "head start: frequencies" in told
+    assert "| head start by counting | yes |" in (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
     pretrain(toy_config(store, tmp_path / "plain", max_steps=1, initialization="normal"))
     told = capsys.readouterr().err
     assert "initialization normal" in told
     assert "head start" not in told
+    assert "| head start by counting | no |" in (tmp_path / "plain" / "README.md").read_text(encoding="utf-8")
     pretrain(toy_config(store, tmp_path / "on", max_steps=1, model_name_or_path=str(tmp_path / "new")))
     assert "initialization" not in capsys.readouterr().err
 

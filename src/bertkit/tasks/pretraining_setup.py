@@ -12,6 +12,7 @@ from bertkit.data.pairs import PairSettings, require_pairs
 from bertkit.data.prepared import open_prepared
 from bertkit.data.store import Store
 from bertkit.errors import InputError
+from bertkit.model.heads import PretrainingModel
 from bertkit.tasks.held_out import held_out_pairs
 from bertkit.tasks.layers import prepare
 from bertkit.tasks.phases import Phase
@@ -19,6 +20,7 @@ from bertkit.tasks.pretraining import PretrainingSource
 from bertkit.tasks.pretraining_model import ModelChoice, choose_model, count_head_start
 from bertkit.tasks.pretraining_run import PretrainingRun, Sampler
 from bertkit.tasks.recipes import Initialization
+from bertkit.text.tokenizer import Tokenizer
 from bertkit.train import runtime as runtimes
 from bertkit.train import trial
 from bertkit.train.checkpoint import find_checkpoint_on_all
@@ -53,9 +55,7 @@ def open_run(
     model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)
     has_head_start = is_new and initialization == "neighbours"
     if has_head_start:
-        if runtime.is_first:
-            count_head_start(model, parts["train"], tokenizer.vocabulary)
-        runtime.take_from_first(model.parameters())
+        _give_head_start(model, parts["train"], tokenizer, runtime)
     prepare(model.encoder, training)
     source = PretrainingSource(
         parts["train"],
@@ -86,6 +86,13 @@ def open_run(
         sampler=sampler,
         peak_flops=trial.matrix_rate(runtime),
     )
+
+
+def _give_head_start(model: PretrainingModel, train: Store, tokenizer: Tokenizer, runtime: runtimes.Runtime) -> None:
+    """Count in the first process; the others take its numbers, whatever their processors would make of them."""
+    if runtime.is_first:
+        count_head_start(model, train, tokenizer.vocabulary)
+    runtime.take_from_first(model.parameters())
 
 
 def _has_pairs(store: Store, pairs: PairSettings) -> bool:

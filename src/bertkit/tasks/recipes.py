@@ -54,6 +54,6 @@ def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
     >>> in_words("bert", RECIPES["bert"]).split(";")[0]
     'recipe bert: adamw, learning_rate 0.0001'
     """
-    names = RECIPES[recipe].keys() & values.keys() - {"optimizer", "learning_rate"}
-    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name in names]
+    said_first = ("optimizer", "learning_rate")
+    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name in values and name not in said_first]
     return f"recipe {recipe}: {values['optimizer']}, learning_rate {values['learning_rate']:g}; " + ", ".join(rest)
