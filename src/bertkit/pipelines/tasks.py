@@ -217,7 +217,7 @@ def _text_example(id: str, item: Any) -> TextExample:
     sides = (item, None) if isinstance(item, str) else item
     is_pair = isinstance(sides, tuple | list) and len(sides) == 2
     if not is_pair or not all(isinstance(side, str) for side in sides if side is not None) or sides[0] is None:
-        raise _unfit(id, item, 'a text, a pair (A, B), or {"text": A, "text_pair": B}')
+        raise _unfit(id, item, 'a text, a pair (A, B), or {"text": A, "text_pair": B}; several of them: classify([…])')
     for side in sides:
         require_short(side or "", what=f"item {id}")
     return TextExample(id, sides[0], sides[1], None, None, None, ASKED, int(id))
