@@ -118,11 +118,12 @@ def memory_table(found: Mapping[str, Any]) -> list[str]:
 def loss_table(kept: Mapping[str, Any]) -> list[str]:
     """Return the table of P7: what each run reached, and how much sooner; means of seeds, of losses medians."""
     runs = {name: mean_of(each) for name, each in kept["runs"].items() if each}
+    head_start = kept.get("head_start_seconds", 0.0)  # what was kept before there was one has none
     rates = {name: statistics.median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, run in runs.items():
         is_ours = name.startswith(OURS)
         run["seconds"] = run["tokens"] / rates[OURS if is_ours else "HF-t"]
-        run["seconds"] += kept["head_start_seconds"] if is_ours else 0.0
+        run["seconds"] += head_start if is_ours else 0.0
     ours = [run for name, run in runs.items() if name.startswith(OURS)]
     peers = {name: run for name, run in runs.items() if not name.startswith(OURS)}
     lines = [
@@ -140,7 +141,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
         "",
         "Tokens a second, interleaved on an idle machine: "
         + "; ".join(f"{name} {spread(each['tokens_per_second'])}" for name, each in kept["rates"].items())
-        + f". Seconds are tokens by these rates, and {kept['head_start_seconds']:.1f} for bertkit's head start.",
+        + f". Seconds are tokens by these rates, and {head_start:.1f} for bertkit's head start.",
         "",
     ]
     for name, goal in peers.items():
