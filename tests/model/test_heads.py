@@ -297,6 +297,14 @@ def test_the_summed_loss_of_a_score_far_ahead_is_exact() -> None:
     assert float(total) == 3000.0
 
 
+def test_the_gradient_of_the_summed_loss_is_made_once() -> None:
+    """In the memory of the probabilities: a second backward pass is refused, not wrong."""
+    total, _ = summed_cross_entropy(torch.randn(2, 3, requires_grad=True), torch.tensor([0, 1]))
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
 def test_the_summed_loss_without_labels_is_zero() -> None:
     logits = torch.zeros(0, 5, requires_grad=True)
     total, hits = summed_cross_entropy(logits, torch.zeros(0, dtype=torch.int64))

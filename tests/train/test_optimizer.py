@@ -75,6 +75,23 @@ def test_matrices_orthogonalised_together_are_those_orthogonalised_alone(shape: 
     torch.testing.assert_close(orthogonalise(together), alone, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("dtype", "difference"), [(torch.float32, 1e-3), (torch.float64, 1e-9)])
+def test_the_steps_are_those_that_multiply_the_matrix_each_time(
+    shape: tuple[int, int], dtype: torch.dtype, difference: float
+) -> None:
+    """Keller Jordan's way; of singular values from 1 to 1e-5, whose squares float32 cannot hold beside 1."""
+    torch.manual_seed(3)
+    left, values, right = torch.linalg.svd(torch.randn(4, *shape, dtype=dtype), full_matrices=False)
+    values = torch.logspace(0, -5, values.size(1), dtype=dtype)
+    x = given = left * values @ right
+    x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    assert float((orthogonalise(given) - x).norm() / x.norm()) < difference
+
+
 def test_a_gradient_of_zero_stays_zero() -> None:
     assert torch.equal(orthogonalise(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 

@@ -61,6 +61,11 @@ class Embeddings(nn.Module):
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
+    def looking_up(self, weight: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """Return what makes word embeddings of ids, by a matrix in place of its own: that has a sparse gradient."""
+        own = self.word_embeddings
+        return own if weight is None else partial(F.embedding, weight=weight, padding_idx=own.padding_idx, sparse=True)
+
     def forward(self, words: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Return (batch, seq, hidden) for word embeddings of that shape and two id tensors (batch or 1, seq)."""
         total = words + self.token_type_embeddings(token_type_ids) + self.position_embeddings(position_ids)
@@ -149,6 +154,7 @@ class Encoder(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        word_embeddings: Tensor | None = None,
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
         read_positions: Tensor | None = None,
@@ -163,6 +169,7 @@ class Encoder(nn.Module):
         attention_mask: (batch, seq), True or 1 = token; all true when left out.
         token_type_ids: (batch, seq) int64, 0 or 1; all 0 when left out.
         position_ids: (batch or 1, seq) int64; 0 … seq − 1 when left out.
+        word_embeddings: (vocab_size, hidden), the matrix to look the ids up in; see tied_weights.py.
         head_mask: (layers, heads) or (batch, layers, heads) floating point, a factor for the context of each head,
             counted as in the model that was not pruned; the gradient of a loss by it says what a head matters.
         layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
@@ -189,7 +196,8 @@ class Encoder(nn.Module):
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
-        hidden = self._embedded(given, types, places, unpadding, is_words=input_ids is None)
+        look_up = None if input_ids is None else self.embeddings.looking_up(word_embeddings)
+        hidden = self._embedded(given, types, places, unpadding, look_up)
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
@@ -219,18 +227,23 @@ class Encoder(nn.Module):
         )
 
     def _embedded(
-        self, given: Tensor, types: Tensor, places: Tensor, unpadding: Unpadding | None, *, is_words: bool
+        self,
+        given: Tensor,
+        types: Tensor,
+        places: Tensor,
+        unpadding: Unpadding | None,
+        look_up: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
         """The states below the first layer, (batch, seq, hidden), or (tokens, hidden) when unpadded.
 
-        is_words: whether word embeddings were given, not ids.
+        look_up: makes embeddings of ids; None: they were given.
         """
         if unpadding is not None:
             given, types, places = (
                 unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
                 for part in (given, types, places)
             )
-        words = given if is_words else self.embeddings.word_embeddings(given)
+        words = given if look_up is None else look_up(given)
         hidden: Tensor = self.embeddings(words, types, places)
         return hidden
 

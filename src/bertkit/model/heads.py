@@ -16,6 +16,7 @@ from bertkit.model.encoder import Encoder, activation, initialise
 from bertkit.model.inputs import check_positions
 from bertkit.model.losses import IGNORE_INDEX as IGNORE_INDEX
 from bertkit.model.losses import check_labels, cross_entropy, mean
+from bertkit.model.tied_weights import two_uses
 from bertkit.products import Linear, linear, round_rows
 
 
@@ -158,12 +159,19 @@ class PretrainingModel(nn.Module):
         [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
         """
         assert self.mlm_head is not None
+        weight = self.encoder.embeddings.word_embeddings.weight
+        uses = two_uses(weight) if self.mlm_head.decoder is None else None
+        looked_up, multiplied = (None, weight) if uses is None else uses
         encoded = self.encoder(
-            input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids, read_positions=mlm_positions
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            word_embeddings=looked_up,
+            read_positions=mlm_positions,
         )
         hidden, n = encoded.last_hidden_state, len(mlm_positions)
         hidden = F.pad(hidden, (0, 0, 0, -n % round_rows()))  # (n or more, hidden)
-        mlm_logits = self.mlm_head(hidden, self.encoder.embeddings.word_embeddings.weight)
+        mlm_logits = self.mlm_head(hidden, multiplied)
         if not fill_up:
             mlm_logits = mlm_logits[:n]
         return mlm_logits, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)

@@ -70,7 +70,7 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """The gradient by the logits is the probabilities, less 1 at the label."""
+    """The gradient by the logits is the probabilities, less 1 at the label; it is made in their place."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
         probabilities, targets, is_label = ctx.saved_tensors
         factors = (gradient * is_label)[:, None]  # (n, 1)
-        return (probabilities * factors).scatter_add_(1, targets, -factors), None
+        return probabilities.mul_(factors).scatter_add_(1, targets, -factors), None
 
 
 def mean(parts: tuple[Tensor, Tensor]) -> Tensor:

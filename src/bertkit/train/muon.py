@@ -63,14 +63,26 @@ class Muon(torch.optim.Optimizer):
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Return matrices (count, rows, columns) with the same singular vectors and singular values of 0.68 to 1.21.
 
-    Those below 0.0015 of the matrix's length stay smaller: five steps do not lift them.
+    Those below 0.0015 of the matrix's length stay smaller: five steps do not lift them. A step multiplies by a
+    polynomial of x · xᵀ, which is as small as the shorter side and commutes with it: so the steps are made on it, and x
+    is multiplied once, by the product of all. (The same to 2e-4 as multiplying it five times, for 0.6 of the work.)
     """
-    a, b, c = _NEWTON_SCHULZ
     tall = matrices.size(1) > matrices.size(2)
     x = matrices.transpose(1, 2) if tall else matrices
     x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
-    for _ in range(_NEWTON_SCHULZ_STEPS):
-        gram = times_transposed(x, x)  # (count, short, short), symmetric
-        polynomial = times_transposed(gram, gram).mul_(c).add_(gram, alpha=b)
-        x = times_transposed(polynomial, x.transpose(1, 2)).add_(x, alpha=a)
+    gram = times_transposed(x, x)  # (count, short, short), symmetric, as all that is made of it
+    product = polynomial = _polynomial(gram)
+    for _ in range(_NEWTON_SCHULZ_STEPS - 1):
+        gram = times_transposed(times_transposed(polynomial, gram), polynomial)
+        polynomial = _polynomial(gram)
+        product = times_transposed(polynomial, product)
+    x = times_transposed(product, x.transpose(1, 2))
     return x.transpose(1, 2) if tall else x
+
+
+def _polynomial(gram: Tensor) -> Tensor:
+    """What one step multiplies by: a + b · gram + c · gram²."""
+    a, b, c = _NEWTON_SCHULZ
+    polynomial = times_transposed(gram, gram).mul_(c).add_(gram, alpha=b)
+    polynomial.diagonal(dim1=1, dim2=2).add_(a)
+    return polynomial
