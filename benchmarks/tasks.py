@@ -23,7 +23,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import torch
 import transformers
 from task_files import rows_of, write_splits
-from tasks_by_transformers import LONGEST_ANSWER, Kind, Settings, fine_tune
+from tasks_by_transformers import LONGEST_ANSWER, Kind, Pooling, Settings, fine_tune
 
 import bertkit
 from bertkit.commands.finetune import Config, finetune
@@ -57,9 +57,16 @@ class Recipe:
 
 
 def _settings(
-    batch_size: int, epochs: int, learning_rate: float, *, max_seq_length: int = 128, dropout: float = 0.1
+    batch_size: int,
+    epochs: int,
+    learning_rate: float,
+    *,
+    max_seq_length: int = 128,
+    dropout: float = 0.1,
+    pooling: Pooling = "pooler",
 ) -> Settings:
-    return Settings(batch_size, epochs, learning_rate, 0.1, max_seq_length, doc_stride=128, dropout=dropout)
+    stride = 128
+    return Settings(batch_size, epochs, learning_rate, 0.1, max_seq_length, stride, dropout, pooling=pooling)
 
 
 RECIPES = {  # a regression's figures are blurred by dropout: none in both
@@ -105,9 +112,12 @@ def by_bertkit(
     """Return the metrics on the test part, and the steps; tags are decoded one by one, as the others do."""
     own = asdict(recipe.settings)
     epochs, dropout, stride = own.pop("epochs"), own.pop("dropout"), own.pop("doc_stride")
-    if recipe.kind == "questions":
+    pooling = own.pop("pooling")
+    if recipe.kind in ("texts", "choices"):
+        own["pooling"] = pooling
+    elif recipe.kind == "questions":
         own |= {"doc_stride": stride, "max_answer_length": LONGEST_ANSWER}
-    elif recipe.kind == "tags":
+    else:
         own["constrained_decoding"] = False
     values = {
         "task": NAMES[recipe.kind],

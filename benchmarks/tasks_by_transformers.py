@@ -12,6 +12,8 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
+from torch.nn import functional as F
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from bertkit.data.order import global_batch, micro_batches
 
@@ -24,6 +26,7 @@ PAD = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "labels": IGNOR
 Feature = dict[str, Any]
 Row = dict[str, Any]
 Kind = Literal["texts", "tags", "choices", "questions"]
+Pooling = Literal["pooler", "cls"]
 MODELS = {
     "texts": transformers.AutoModelForSequenceClassification,
     "tags": transformers.AutoModelForTokenClassification,
@@ -46,6 +49,7 @@ class Settings:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     adam_beta2: float = 0.999
+    pooling: Pooling = "pooler"  # what the head of a text reads
 
 
 def text_features(rows: Sequence[Row], tokenizer: Any, *, labels: list[str], settings: Settings) -> list[Feature]:
@@ -153,9 +157,34 @@ def targets_of(feature: Feature) -> int:
     return sum(label != IGNORED for label in labels) if isinstance(labels, list) else 1
 
 
-def load(kind: Kind, base: str, *, labels: list[str], dropout: float, is_regression: bool = False) -> Any:
+class OnFirstToken(torch.nn.Module):
+    """A token classifier of which [CLS] alone is read: the sequence classifier for BERT reads the pooler, always."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *, labels: Tensor | None = None, **inputs: Tensor) -> SequenceClassifierOutput:
+        """Return the score (rows, 1) of [CLS] and, given the numbers wanted, the mean squared error."""
+        logits = self.model(**inputs).logits[:, 0]
+        loss = None if labels is None else F.mse_loss(logits.squeeze(1), labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def load(
+    kind: Kind,
+    base: str,
+    *,
+    labels: list[str],
+    dropout: float,
+    is_regression: bool = False,
+    pooling: Pooling = "pooler",
+) -> Any:
     """Return the model with a new head."""
     shares = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    if pooling == "cls":
+        assert is_regression
+        return OnFirstToken(MODELS["tags"].from_pretrained(base, **shares, num_labels=1))
     number = {} if kind in ("choices", "questions") else {"num_labels": 1 if is_regression else len(labels)}
     return MODELS[kind].from_pretrained(base, **shares, **number)
 
@@ -263,6 +292,13 @@ def fine_tune(
         labels = sorted({row["label"] for row in (*train, *test)})
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     features, held_out = (FEATURES[kind](rows, tokenizer, labels=labels, settings=settings) for rows in (train, test))
-    model = load(kind, base, labels=labels, dropout=settings.dropout, is_regression=is_regression)
+    model = load(
+        kind,
+        base,
+        labels=labels,
+        dropout=settings.dropout,
+        is_regression=is_regression,
+        pooling=settings.pooling,
+    )
     steps = train_on(model, features, settings, seed=seed)
     return answers_of(kind, test, held_out, outputs_of(model, held_out), labels), steps
