@@ -38,7 +38,7 @@ class Config:
     html: str | None = option(None, help="file to write the same to, with histograms, as one page that opens offline")
     json: bool = option(False, help="print everything as one line of JSON")
     batch_size: int = option(32, help="rows a step, over all devices")
-    micro_batch_tokens: int = option(1024, help="most tokens in one forward pass, padding counted")
+    micro_batch_tokens: int = option(2048, help="most tokens in one forward pass, padding counted")
     seed: int = option(12345, help="seed of training: order, pairs and masks")
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings)

@@ -52,7 +52,7 @@ class TrainSettings:
 
     batch_size: int = option(32, help="rows a step, over all devices")
     micro_batch_tokens: int = option(
-        1024, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
+        2048, help="most tokens in one forward pass, padding counted; a knob for memory and cache, never for results"
     )
     optimizer: Literal["adamw", "muon", "lamb"] = option(
         "adamw",
