@@ -49,7 +49,7 @@ from bertkit.tasks.pretraining_model import count_head_start
 from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES
 
 VOCAB_ENTRIES = 8000  # at most: every character seen twice
-SHARES = (0.15, 0.1, 0.2, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
+SHARES = (0.1, 0.2, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
 RATE_ROUNDS, RATE_SECONDS = 5, 8.0  # of each contender
 PAIRS = PairSettings()  # --pairing segment
 GRID_RATES, GRID_ROWS = (5e-4, 1e-3, 2e-3, 4e-3), (32, 64, 256)
