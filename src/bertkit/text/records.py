@@ -95,7 +95,7 @@ def _text_of(record: dict[str, Any], column: str, source: Source, number: int) -
             field=column,
             value=text,
             expected="a string",
-            remedy="name the field of the text: --text_column",
+            remedy="write a string, or name the field of the text: --text_column",
         )
     return checked_text(text, source, number, column)
 

@@ -287,7 +287,9 @@ def test_a_tag_out_of_its_scheme_is_named_repaired_or_skipped(tmp_path: Path) ->
     path = write(tmp_path / "x.conll", "a\tB-PER\nb\tO\n\nc\tO\nd\tI-PER\n")
     with pytest.raises(InputErrors, match="tag: an inside tag that continues nothing") as caught:
         resolved(path)
-    assert (caught.value.problems[0].line, caught.value.problems[0].value) == (5, "I-PER")
+    [problem] = caught.value.problems
+    assert (problem.line, problem.value) == (5, "I-PER")
+    assert problem.remedy == "mend the tag, or name the --scheme; or --repair_tags"
     repaired, _, report = resolved(path, repair_tags=True)
     assert repaired["train"][1].tags == ("O", "B-PER")
     assert report.changed["tag repaired"] == 1
@@ -299,7 +301,9 @@ def test_a_tag_without_prefix_among_prefixed_ones_is_named_even_when_repairing(t
     path = write(tmp_path / "x.conll", "a\tB-PER\nb\tPER\n")
     with pytest.raises(InputErrors, match="the tag is none of IOB2") as caught:
         resolved(path, repair_tags=True)
-    assert (caught.value.problems[0].line, caught.value.problems[0].value) == (2, "PER")
+    [problem] = caught.value.problems
+    assert (problem.line, problem.value) == (2, "PER")
+    assert problem.remedy == "mend the tag, or name the --scheme"  # which is not for repairing
 
 
 def test_untyped_tags_and_a_scheme_of_ones_own(tmp_path: Path) -> None:  # public case 41

@@ -305,7 +305,11 @@ def test_columns_of_the_wrong_type_in_parquet_are_named_by_row(tmp_path: Path) -
     problem = fails(path)
     assert (problem.line, problem.field, problem.problem) == (2, "text", "the field holds null")
     parquet.write_table(pa.table({"text": [1, 2], "label": [1, None]}), path)
-    assert fails(path).problem == "the field holds a number"
+    problem = fails(path)
+    assert problem.problem == "the field holds a number"
+    assert problem.remedy == (
+        "write a string, or name the field of the text: --text_column; --on_bad skip leaves such records out"
+    )
     parquet.write_table(pa.table({"text": ["a", "b"], "label": [["x"], ["x", "y"]]}), path)
     assert [example.labels for example in read(path)[0]] == [("x",), ("x", "y")]
 

@@ -109,7 +109,7 @@ def text_of(record: Record, column: str, source: Source, *, flag: str, may_be_em
             field=column,
             value=value,
             expected="a string",
-            remedy=f"name the field of the text: {flag}",
+            remedy=f"write a string, or name the field of the text: {flag}; --on_bad skip leaves such records out",
         )
     if not may_be_empty and not value.strip():
         raise InputError(

@@ -208,7 +208,7 @@ def _sound(
                 field="tag",
                 value=example.tags[fault.word],
                 expected=fault.expected,
-                remedy="mend the tag; or --repair_tags, or name the --scheme",
+                remedy="mend the tag, or name the --scheme" + ("; or --repair_tags" if unknown is None else ""),
             )
         )
         return None
