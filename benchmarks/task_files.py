@@ -24,8 +24,9 @@ def write_splits(name: str, shared: Path, folder: Path) -> tuple[Path, Path]:
         return _write_articles(shared / "xquad" / "xquad.en.json", folder)
     if name == "vader-amazon":
         return _write_rows(shared / "vader_regression" / "amazon.tsv", folder)
+    if name == "stsb-en":
+        return _write_both_ways(shared / "stsb" / "stsb-en-train.csv", shared / "stsb" / "stsb-en-test.csv", folder)
     train, test = {
-        "stsb-en": ("stsb/stsb-en-train.csv", "stsb/stsb-en-test.csv"),
         "banking77": ("banking77/train.csv", "banking77/test.csv"),
         "wnut17": ("wnut17/wnut17train.conll", "wnut17/emerging.test.annotated"),
         "codah": ("codah/fold0_train.tsv", "codah/fold0_test.tsv"),
@@ -33,6 +34,17 @@ def write_splits(name: str, shared: Path, folder: Path) -> tuple[Path, Path]:
     pair = folder / f"train{Path(train).suffix}", folder / f"test{Path(train).suffix}"
     for source, target in zip((train, test), pair, strict=True):
         shutil.copyfile(shared / source, target)
+    return pair
+
+
+def _write_both_ways(train: Path, test: Path, folder: Path) -> tuple[Path, Path]:
+    """Pairs with a score, which is that of both orders: for training each stands there both ways."""
+    pair = folder / "train.csv", folder / "test.csv"
+    with train.open(encoding="utf-8", newline="") as source, pair[0].open("w", encoding="utf-8", newline="") as target:
+        writer = csv.writer(target)
+        for first, second, score in csv.reader(source):
+            writer.writerows([(first, second, score), (second, first, score)])
+    shutil.copyfile(test, pair[1])
     return pair
 
 

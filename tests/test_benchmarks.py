@@ -90,7 +90,7 @@ def test_what_another_recipe_reached_is_dropped_and_the_peers_stay(
     compare = partial(module.compare, "tiny", tmp_path, minutes=20, seeds=[1], only=[], output=tmp_path)
     compare()
     kept = json.loads((tmp_path / "time_to_loss.json").read_text("utf-8"))
-    for name in ("HF-t", "bertkit, 0.15 of the time"):
+    for name in ("HF-t", "bertkit, 0.1 of the time"):
         kept["runs"][name] = [{"seed": 1, "mlm_loss": 4.0}]
     kept["rates"]["bertkit"]["tokens_per_second"] = [99.0]
     if not is_same_recipe:
@@ -98,7 +98,7 @@ def test_what_another_recipe_reached_is_dropped_and_the_peers_stay(
     (tmp_path / "time_to_loss.json").write_text(json.dumps(kept), "utf-8")
     found = compare()
     assert len(found["runs"]["HF-t"]) == 1
-    assert len(found["runs"]["bertkit, 0.15 of the time"]) == is_same_recipe
+    assert len(found["runs"]["bertkit, 0.1 of the time"]) == is_same_recipe
     assert found["rates"]["bertkit"]["tokens_per_second"] == ([99.0] if is_same_recipe else [10.0])
 
 
