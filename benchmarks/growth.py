@@ -28,9 +28,11 @@ from memory import write_text
 from training_memory import forget_the_peak, memory
 
 from bertkit.model.config import BertConfig
+from bertkit.train.settings import TrainSettings
 
 RESULTS = Path(__file__).resolve().parent / "results" / "growth"
-TOKENS, MICRO_BATCH_TOKENS = 4096, 1024  # of a step; of one forward pass
+TOKENS = 4096  # of a step
+MICRO_BATCH_TOKENS = TrainSettings().micro_batch_tokens
 TIMED_STEPS = 3
 BYTES = 4  # of a number
 SAVED_A_LAYER = 16  # numbers that a backward pass needs, in widths: x, q, k, v, context, 2 sums, middle, 2 × 4 inner
@@ -75,7 +77,7 @@ def room(shape: Shape, *, parameters: int) -> dict[str, float]:
     matrices have one), and the activations of a micro-batch.
 
     >>> {name: round(size / 1e6) for name, size in room(Shape(), parameters=9_000_000).items()}
-    {'weights': 36, 'gradients': 36, 'moments': 72, 'activations': 93}
+    {'weights': 36, 'gradients': 36, 'moments': 72, 'activations': 186}
     """
     from uniform_rows import targets_of
 

@@ -19,10 +19,11 @@ from bertkit.text.documents import CorpusSettings
 from bertkit.text.tokenizer import make_tokenizer
 from bertkit.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertkit.train.feed import StepBatches
+from bertkit.train.settings import TrainSettings
 
 LENGTH = 128
 TARGETS = 19  # of a row: 15 % of what is not [CLS] or [SEP]
-MICRO_BATCH_TOKENS = 1024  # as `bertkit pretrain` by default
+MICRO_BATCH_TOKENS = TrainSettings().micro_batch_tokens  # as `bertkit pretrain` by default
 FIRST_ORDINARY = 5  # id behind the special tokens
 SMALL = 8  # tokens of a row of a first step that only makes room
 CHARACTERS = 20_000  # from U+4E00 on
