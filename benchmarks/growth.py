@@ -36,7 +36,7 @@ MICRO_BATCH_TOKENS = TrainSettings().micro_batch_tokens
 TIMED_STEPS = 3
 BYTES = 4  # of a number
 SAVED_A_LAYER = 16  # numbers that a backward pass needs, in widths: x, q, k, v, context, 2 sums, middle, 2 × 4 inner
-SAVED_A_SCORE = 2  # the logits of a target, and their gradient
+SAVED_A_SCORE = 2  # the logits of a target, and their probabilities
 MEGABYTES = (2, 8, 32)  # of text
 PROCESSES, PROCESS_STEPS = (1, 2), 40
 WORDS, TOKENS_A_WORD, EPOCHS, ENGLISH_VOCABULARY = 3.3e9, 4 / 3, 40, 30_522  # of BERT's own training
@@ -72,17 +72,18 @@ CURVES: dict[str, list[Shape]] = {
 }
 
 
-def room(shape: Shape, *, parameters: int) -> dict[str, float]:
+def room(shape: Shape, *, parameters: int, micro_batch_tokens: int) -> dict[str, float]:
     """Return the bytes of training by the formula: weights, gradients, moments (two of each weight, AdamW's; Muon's
     matrices have one), and the activations of a micro-batch.
 
-    >>> {name: round(size / 1e6) for name, size in room(Shape(), parameters=9_000_000).items()}
-    {'weights': 36, 'gradients': 36, 'moments': 72, 'activations': 186}
+    >>> found = room(Shape(), parameters=9_000_000, micro_batch_tokens=1024)
+    >>> {name: round(size / 1e6) for name, size in found.items()}
+    {'weights': 36, 'gradients': 36, 'moments': 72, 'activations': 93}
     """
     from uniform_rows import targets_of
 
-    targets = MICRO_BATCH_TOKENS // shape.length * targets_of(shape.length)
-    layers = MICRO_BATCH_TOKENS * shape.layers * SAVED_A_LAYER * shape.width
+    targets = micro_batch_tokens // shape.length * targets_of(shape.length)
+    layers = micro_batch_tokens * shape.layers * SAVED_A_LAYER * shape.width
     scores = targets * shape.vocabulary * SAVED_A_SCORE
     return {
         "weights": BYTES * parameters,
@@ -120,6 +121,7 @@ def point(shape: Shape) -> dict[str, float]:
         "megabytes": memory("VmHWM") - before,
         "flops_per_token": useful_flops_a_token(shape.config, length=shape.length),
         "parameters": num_parameters(model),
+        "micro_batch_tokens": MICRO_BATCH_TOKENS,
         "fastest_product": fastest_rate(),
     }
 
@@ -144,7 +146,7 @@ def curve_table(name: str, points: list[dict[str, Any]]) -> list[str]:
     ]
     for found in points:
         shape = Shape(**{key: found[key] for key in asdict(Shape())})
-        needed = room(shape, parameters=found["parameters"])
+        needed = room(shape, parameters=found["parameters"], micro_batch_tokens=found["micro_batch_tokens"])
         rate = found["flops_per_token"] * TOKENS / found["seconds"]
         cells = [
             f"{found[name]:,}",

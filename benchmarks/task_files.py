@@ -24,9 +24,8 @@ def write_splits(name: str, shared: Path, folder: Path) -> tuple[Path, Path]:
         return _write_articles(shared / "xquad" / "xquad.en.json", folder)
     if name == "vader-amazon":
         return _write_rows(shared / "vader_regression" / "amazon.tsv", folder)
-    if name == "stsb-en":
-        return _write_both_ways(shared / "stsb" / "stsb-en-train.csv", shared / "stsb" / "stsb-en-test.csv", folder)
     train, test = {
+        "stsb-en": ("stsb/stsb-en-train.csv", "stsb/stsb-en-test.csv"),
         "banking77": ("banking77/train.csv", "banking77/test.csv"),
         "wnut17": ("wnut17/wnut17train.conll", "wnut17/emerging.test.annotated"),
         "codah": ("codah/fold0_train.tsv", "codah/fold0_test.tsv"),
@@ -37,15 +36,13 @@ def write_splits(name: str, shared: Path, folder: Path) -> tuple[Path, Path]:
     return pair
 
 
-def _write_both_ways(train: Path, test: Path, folder: Path) -> tuple[Path, Path]:
-    """Pairs with a score, which is that of both orders: for training each stands there both ways."""
-    pair = folder / "train.csv", folder / "test.csv"
-    with train.open(encoding="utf-8", newline="") as source, pair[0].open("w", encoding="utf-8", newline="") as target:
-        writer = csv.writer(target)
+def both_ways(path: Path) -> Path:
+    """Write scored pairs anew, each in both orders, beside their file (sentence, sentence, score; no header)."""
+    target = path.with_stem(f"{path.stem}-both-ways")
+    with path.open(encoding="utf-8", newline="") as source, target.open("w", encoding="utf-8", newline="") as file:
         for first, second, score in csv.reader(source):
-            writer.writerows([(first, second, score), (second, first, score)])
-    shutil.copyfile(test, pair[1])
-    return pair
+            csv.writer(file).writerows([(first, second, score), (second, first, score)])
+    return target
 
 
 def _write_documents(path: Path, folder: Path) -> tuple[Path, Path]:

@@ -22,8 +22,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import torch
 import transformers
-from task_files import rows_of, write_splits
-from tasks_by_transformers import LONGEST_ANSWER, Kind, Pooling, Settings, fine_tune
+from task_files import both_ways, rows_of, write_splits
+from tasks_by_transformers import LONGEST_ANSWER, Kind, Settings, fine_tune
 
 import bertkit
 from bertkit.commands.finetune import Config, finetune
@@ -37,6 +37,7 @@ from bertkit.options import config_from
 
 RESULTS = Path(__file__).parent / "results" / "tasks"
 SYSTEMS = ("transformers", "bertkit")
+WARM_UP, DOC_STRIDE = 0.1, 128
 NEVER = 10**6  # steps between two evaluations; the last step is always evaluated
 NAMES = {
     "texts": "sequence-classification",
@@ -63,15 +64,18 @@ def _settings(
     *,
     max_seq_length: int = 128,
     dropout: float = 0.1,
-    pooling: Pooling = "pooler",
+    **others: Any,
 ) -> Settings:
-    stride = 128
-    return Settings(batch_size, epochs, learning_rate, 0.1, max_seq_length, stride, dropout, pooling=pooling)
+    return Settings(
+        batch_size, epochs, learning_rate, WARM_UP, max_seq_length, doc_stride=DOC_STRIDE, dropout=dropout, **others
+    )
 
 
 RECIPES = {
     # These weights were trained on without their pooler: [CLS] itself knows more of how alike two sentences are.
-    "stsb-en": Recipe("texts", ("spearman", "pearson"), (1, 2, 3), _settings(32, 2, 1e-4, pooling="cls")),
+    "stsb-en": Recipe(
+        "texts", ("spearman", "pearson"), (1, 2, 3), _settings(32, 2, 1e-4, pooling="cls", both_ways=True)
+    ),
     "wikigold": Recipe("tags", ("f1", "precision", "recall"), (1, 2, 3), _settings(16, 5, 2e-4)),
     "xquad.en": Recipe("questions", ("f1", "exact_match"), (1, 2, 3), _settings(16, 2, 2e-4, max_seq_length=384)),
     "banking77": Recipe("texts", ("accuracy",), (1,), _settings(32, 2, 2e-4)),
@@ -114,11 +118,12 @@ def by_bertkit(
     own = asdict(recipe.settings)
     epochs, dropout, stride = own.pop("epochs"), own.pop("dropout"), own.pop("doc_stride")
     pooling = own.pop("pooling")
-    if recipe.kind in ("texts", "choices"):
+    del own["both_ways"]  # as the training file is
+    if recipe.kind == "texts":
         own["pooling"] = pooling
     elif recipe.kind == "questions":
         own |= {"doc_stride": stride, "max_answer_length": LONGEST_ANSWER}
-    else:
+    elif recipe.kind == "tags":
         own["constrained_decoding"] = False
     values = {
         "task": NAMES[recipe.kind],
@@ -149,6 +154,7 @@ def run(name: str, seed: int, system: str, *, shared: Path, work: Path, results:
         return
     folder = work / f"{name}-{system}-{seed}-{time.time_ns()}"
     train, test = write_splits(name, shared, work / name)
+    train = both_ways(train) if recipe.settings.both_ways else train
     print(f"{name}, seed {seed}, {system} …", flush=True)
     began, began_cpu = time.perf_counter(), time.process_time()
     found, steps = CONTENDERS[system](recipe, name, train=train, test=test, base=base, seed=seed, folder=folder)

@@ -16,11 +16,12 @@ from torch.nn import functional as F
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from bertkit.data.order import global_batch, micro_batches
+from bertkit.train.settings import TrainSettings
 
 IGNORED = -100
 NOT_IN_WINDOW = 10**6  # a position behind the row, which the loss of BertForQuestionAnswering leaves out
 PREDICT_BATCH = 64
-MICRO_BATCH_TOKENS = 1024
+MICRO_BATCH_TOKENS = TrainSettings().micro_batch_tokens  # bertkit's
 N_BEST, LONGEST_ANSWER = 20, 30
 PAD = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "labels": IGNORED}
 Feature = dict[str, Any]
@@ -50,6 +51,7 @@ class Settings:
     max_grad_norm: float = 1.0
     adam_beta2: float = 0.999
     pooling: Pooling = "pooler"  # what the head of a text reads
+    both_ways: bool = False  # whether pairs stand among the training rows in both orders
 
 
 def text_features(rows: Sequence[Row], tokenizer: Any, *, labels: list[str], settings: Settings) -> list[Feature]:

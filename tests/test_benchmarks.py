@@ -18,7 +18,8 @@ from bertkit.data.collate import Batch
 from bertkit.model.losses import IGNORE_INDEX
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-NAMES = ("contenders", "gpu", "growth", "pretraining", "tables", "time_to_loss", "uniform_rows")
+PRETRAINING = ("contenders", "gpu", "growth", "pretraining", "tables", "time_to_loss", "uniform_rows")
+NAMES = (*PRETRAINING, "task_files", "tasks", "tasks_by_transformers")
 
 
 @pytest.fixture
@@ -164,3 +165,30 @@ def test_the_peer_of_the_gpu_takes_the_fused_attention(modules: dict[str, Any]) 
     other = modules["contenders"].Transformers(toy_config(), iter(()), modules["contenders"].HF_T)
     assert isinstance(other.model, transformers.BertForPreTraining)
     assert other.model.config._attn_implementation == "sdpa"
+
+
+def test_pairs_stand_in_both_orders_for_training(modules: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text('"a, b",c,3.5\nd,e,0\n', encoding="utf-8")
+    found = modules["task_files"].rows_of("stsb-en", modules["task_files"].both_ways(path))
+    assert [(row["text"], row["pair"], row["label"]) for row in found] == [
+        ("a, b", "c", 3.5),
+        ("c", "a, b", 3.5),
+        ("d", "e", 0.0),
+        ("e", "d", 0.0),
+    ]
+
+
+def test_a_regression_by_transformers_reads_the_first_token(modules: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, num_labels=1
+    )
+    inner = transformers.BertForTokenClassification(config).eval()
+    model = modules["tasks_by_transformers"].OnFirstToken(inner)
+    ids, labels = torch.randint(0, 9, (3, 5)), torch.tensor([0.0, 1.0, 2.0])
+    found = model(input_ids=ids, labels=labels)
+    expected = inner.classifier(inner.bert(input_ids=ids).last_hidden_state[:, 0])  # (3, 1)
+    torch.testing.assert_close(found.logits, expected)
+    torch.testing.assert_close(found.loss, ((expected[:, 0] - labels) ** 2).mean())
+    assert model(input_ids=ids).loss is None

@@ -48,12 +48,14 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.numel() > 0
         and not torch.compiler.is_compiling()  # the compiler chooses for itself; an export stays with public operators
         and not torch.is_autocast_enabled("cpu")
-        and type(x) in _PLAIN
-        and type(weight) in _PLAIN
+        and is_plain(x)
+        and is_plain(weight)
     )
 
 
-_PLAIN = (Tensor, nn.Parameter)  # not a tracer's or a sharded tensor
+def is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor is of no subclass: not a tracer's, not one that is cut over processes."""
+    return type(tensor) in (Tensor, nn.Parameter)
 
 
 @functools.cache

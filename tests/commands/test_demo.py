@@ -88,7 +88,8 @@ def test_the_whole_way_ends_with_answers_and_what_to_try_next(
         "— 6 of 6: the model is asked about lines that were held out",
     ]
     assert "masked_lm_accuracy" in out
-    assert re.search(r"of all held-out pairs \d+ % are judged right", err)
+    [accuracy] = re.findall(r"next_sentence_accuracy +(\S+)", out)
+    assert f"of all held-out pairs {100 * float(accuracy):.0f} % are judged right" in err
     test_lines = [line for line in lines if part_of(line, validation_split=True) == "test"]
     originals = re.findall(r"^original: (.*)$", out, flags=re.MULTILINE)
     assert len(originals) == 2

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.errors import InputError
-from bertkit.train.muon import MUON_MOMENTUM, Muon, orthogonalise
+from bertkit.train.muon import MUON_MOMENTUM, Muon, all_at_once, one_by_one, orthogonalise
 from bertkit.train.optimizer import PEAK_RATE, build_optimizers, load_optimizer_tensors, optimizer_tensors, set_rates
 from bertkit.train.settings import TrainSettings
 
@@ -75,21 +75,31 @@ def test_matrices_orthogonalised_together_are_those_orthogonalised_alone(shape: 
     torch.testing.assert_close(orthogonalise(together), alone, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("dtype", "difference"), [(torch.float32, 1e-3), (torch.float64, 1e-9)])
-def test_the_steps_are_those_that_multiply_the_matrix_each_time(
-    shape: tuple[int, int], dtype: torch.dtype, difference: float
+@pytest.mark.parametrize("shape", [*((rows, columns) for rows, columns in SHAPES if rows <= columns), (128, 512)])
+@pytest.mark.parametrize("rank", [1, 3, 10**6])
+@pytest.mark.parametrize(("dtype", "difference"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
+def test_steps_made_all_at_once_are_those_made_one_by_one(
+    shape: tuple[int, int], rank: int, dtype: torch.dtype, difference: float
 ) -> None:
-    """Keller Jordan's way; of singular values from 1 to 1e-5, whose squares float32 cannot hold beside 1."""
+    """Of singular values from 1 to 1e-5, whose squares float32 cannot hold beside 1, or of a few, all others 0."""
     torch.manual_seed(3)
-    left, values, right = torch.linalg.svd(torch.randn(4, *shape, dtype=dtype), full_matrices=False)
-    values = torch.logspace(0, -5, values.size(1), dtype=dtype)
-    x = given = left * values @ right
-    x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
+    left, values, right = torch.linalg.svd(torch.randn(4, *shape, dtype=torch.float64), full_matrices=False)
+    values = torch.logspace(0, -5, values.size(1), dtype=torch.float64)
+    values[rank:] = 0
+    x = left * (values / values.norm()) @ right
+    expected = one_by_one(x)
+    assert float((all_at_once(x.to(dtype)) - expected).norm() / expected.norm()) < difference
+    assert float((one_by_one(x.to(dtype)) - expected).norm() / expected.norm()) < difference
+
+
+def test_the_steps_are_keller_jordans() -> None:
+    torch.manual_seed(3)
+    given = torch.randn(2, 4, 7, dtype=torch.float64)
+    x = given / (given.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
     for _ in range(5):
         gram = x @ x.mT
         x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
-    assert float((orthogonalise(given) - x).norm() / x.norm()) < difference
+    torch.testing.assert_close(orthogonalise(given), x)
 
 
 def test_a_gradient_of_zero_stays_zero() -> None:

@@ -169,7 +169,7 @@ def _ask(directory: Path, corpus: CorpusSettings, *, famous: bool, accuracy: flo
             )
         )
     result(table(rows))
-    say(f"of all held-out pairs {100 * accuracy:.0f} % are judged right (chance: 50 %); it grows with --max_minutes")
+    say(f"of all held-out pairs {100 * accuracy:.0f} % are judged right (chance: 50 %); more steps help")
 
 
 def _held_out(corpus: CorpusSettings) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ from bertkit.errors import InputError
 from bertkit.options import argument, group, option, values_of
 from bertkit.report.store_page import require_plotly, write_store_page
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.train.settings import TrainSettings
 
 ROWS_ON_A_PAGE = 3  # where --show says nothing
 NO_SETTINGS = frozenset({"show", "html", "json"})  # they decide nothing of what is shown
@@ -38,7 +39,9 @@ class Config:
     html: str | None = option(None, help="file to write the same to, with histograms, as one page that opens offline")
     json: bool = option(False, help="print everything as one line of JSON")
     batch_size: int = option(32, help="rows a step, over all devices")
-    micro_batch_tokens: int = option(2048, help="most tokens in one forward pass, padding counted")
+    micro_batch_tokens: int = option(
+        TrainSettings().micro_batch_tokens, help="most tokens in one forward pass, padding counted"
+    )
     seed: int = option(12345, help="seed of training: order, pairs and masks")
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings)

@@ -61,10 +61,15 @@ class Embeddings(nn.Module):
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def looking_up(self, weight: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """Return what makes word embeddings of ids, by a matrix in place of its own: that has a sparse gradient."""
+    def words_of(self, ids: Tensor, matrix: Tensor | None = None) -> Tensor:
+        """Return the word embeddings (…, hidden) of ids (…); of a matrix in place of its own the gradient is sparse."""
         own = self.word_embeddings
-        return own if weight is None else partial(F.embedding, weight=weight, padding_idx=own.padding_idx, sparse=True)
+        if matrix is None:
+            words: Tensor = own(ids)
+            return words
+        assert matrix.shape == own.weight.shape
+        assert not matrix.is_leaf, "neither optimizers nor clipping take a sparse gradient"
+        return F.embedding(ids, matrix, padding_idx=own.padding_idx, sparse=True)
 
     def forward(self, words: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Return (batch, seq, hidden) for word embeddings of that shape and two id tensors (batch or 1, seq)."""
@@ -154,7 +159,7 @@ class Encoder(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        word_embeddings: Tensor | None = None,
+        word_matrix: Tensor | None = None,
         head_mask: Tensor | None = None,
         layer_mask: Tensor | None = None,
         read_positions: Tensor | None = None,
@@ -169,7 +174,8 @@ class Encoder(nn.Module):
         attention_mask: (batch, seq), True or 1 = token; all true when left out.
         token_type_ids: (batch, seq) int64, 0 or 1; all 0 when left out.
         position_ids: (batch or 1, seq) int64; 0 … seq − 1 when left out.
-        word_embeddings: (vocab_size, hidden), the matrix to look the ids up in; see tied_weights.py.
+        word_matrix: (vocab_size, hidden), where ids are looked up in place of the own matrix; its gradient is sparse,
+            and it is no parameter itself: see tied_weights.py.
         head_mask: (layers, heads) or (batch, layers, heads) floating point, a factor for the context of each head,
             counted as in the model that was not pruned; the gradient of a loss by it says what a head matters.
         layer_mask: (layers,) or (batch, layers) floating point, 1 = the layer as it is, 0 = its input passed on.
@@ -196,8 +202,7 @@ class Encoder(nn.Module):
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
-        look_up = None if input_ids is None else self.embeddings.looking_up(word_embeddings)
-        hidden = self._embedded(given, types, places, unpadding, look_up)
+        hidden = self._embedded(given, types, places, unpadding, is_words=input_ids is None, word_matrix=word_matrix)
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
@@ -232,18 +237,20 @@ class Encoder(nn.Module):
         types: Tensor,
         places: Tensor,
         unpadding: Unpadding | None,
-        look_up: Callable[[Tensor], Tensor] | None,
+        *,
+        is_words: bool,
+        word_matrix: Tensor | None,
     ) -> Tensor:
         """The states below the first layer, (batch, seq, hidden), or (tokens, hidden) when unpadded.
 
-        look_up: makes embeddings of ids; None: they were given.
+        is_words: whether word embeddings were given, not ids.
         """
         if unpadding is not None:
             given, types, places = (
                 unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
                 for part in (given, types, places)
             )
-        words = given if look_up is None else look_up(given)
+        words = given if is_words else self.embeddings.words_of(given, word_matrix)
         hidden: Tensor = self.embeddings(words, types, places)
         return hidden
 

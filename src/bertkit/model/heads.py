@@ -166,7 +166,7 @@ class PretrainingModel(nn.Module):
             input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
-            word_embeddings=looked_up,
+            word_matrix=looked_up,
             read_positions=mlm_positions,
         )
         hidden, n = encoded.last_hidden_state, len(mlm_positions)

@@ -61,7 +61,8 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor
 
     logits: (n, classes); labels: (n,) int64 below classes, or IGNORE_INDEX for none; they are not looked at.
     The same as F.cross_entropy, for a third of the time where classes are many: the probabilities are computed once,
-    and the gradient is made of them. A label that shares the highest score counts, which argmax leaves to the order.
+    and the gradient is made in their place, so that there is one backward pass. A label that shares the highest score
+    counts, which argmax leaves to the order.
     """
     if logits.size(0) == 0:
         return in_float32(logits).sum(), labels.new_zeros(())

@@ -6,8 +6,10 @@ In: the embedding matrix.  Out: the same matrix for each of its uses.  Next: hea
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from bertkit.products import is_plain
 
 
 def two_uses(weight: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -17,15 +19,15 @@ def two_uses(weight: Tensor) -> tuple[Tensor, Tensor] | None:
     vocabulary is large. Here the gradient of the rows looked up is sparse, by `F.embedding(…, sparse=True)`, and is
     added to that of the product. On the processor only.
     """
-    plain = weight.device.type == "cpu" and type(weight) in (Tensor, nn.Parameter)  # not cut over processes
-    if not (plain and weight.requires_grad and torch.is_grad_enabled()):
+    may_be_sparse = weight.device.type == "cpu" and is_plain(weight) and not torch.compiler.is_compiling()
+    if not (may_be_sparse and weight.requires_grad and torch.is_grad_enabled()):
         return None
     looked_up, multiplied = _TwoUses.apply(weight)  # type: ignore[no-untyped-call]
     return looked_up, multiplied
 
 
 class _TwoUses(torch.autograd.Function):
-    """The gradient is the sum of both, made in the memory of the product's, which nobody else holds."""
+    """The gradient is the sum of both, made in the memory of the product's."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -289,7 +289,7 @@ def test_a_tag_out_of_its_scheme_is_named_repaired_or_skipped(tmp_path: Path) ->
         resolved(path)
     [problem] = caught.value.problems
     assert (problem.line, problem.value) == (5, "I-PER")
-    assert problem.remedy == "mend the tag, or name the --scheme; or --repair_tags"
+    assert problem.remedy == "mend the tag; or name the --scheme; or --repair_tags"
     repaired, _, report = resolved(path, repair_tags=True)
     assert repaired["train"][1].tags == ("O", "B-PER")
     assert report.changed["tag repaired"] == 1
@@ -303,7 +303,7 @@ def test_a_tag_without_prefix_among_prefixed_ones_is_named_even_when_repairing(t
         resolved(path, repair_tags=True)
     [problem] = caught.value.problems
     assert (problem.line, problem.value) == (2, "PER")
-    assert problem.remedy == "mend the tag, or name the --scheme"  # which is not for repairing
+    assert problem.remedy == "mend the tag; or name the --scheme"  # which is not for repairing
 
 
 def test_untyped_tags_and_a_scheme_of_ones_own(tmp_path: Path) -> None:  # public case 41

@@ -190,6 +190,12 @@ def resolve_tags(
     return scheme, resolved, tags
 
 
+def _remedy(settings: ReadingSettings, *, may_be_repaired: bool) -> str:
+    others = ["name the --scheme"] if settings.scheme is None else []
+    others += ["--repair_tags"] if may_be_repaired else []
+    return "; or ".join(["mend the tag", *others])
+
+
 def _sound(
     example: TaggedExample, scheme: TagScheme, settings: ReadingSettings, report: ExampleReport
 ) -> TaggedExample | None:
@@ -208,7 +214,7 @@ def _sound(
                 field="tag",
                 value=example.tags[fault.word],
                 expected=fault.expected,
-                remedy="mend the tag, or name the --scheme" + ("; or --repair_tags" if unknown is None else ""),
+                remedy=_remedy(settings, may_be_repaired=unknown is None),
             )
         )
         return None
