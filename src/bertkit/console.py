@@ -8,12 +8,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+T = TypeVar("T")
 OWN_ERROR_SECONDS = 3.0  # after which an error is one that the first process does not have
 PLAIN_INTERVAL_SECONDS = 10.0  # without a terminal, progress is one line this often
 
@@ -129,6 +130,12 @@ class Progress:
             if extra:
                 self._bar.set_postfix_str(extra, refresh=False)
             self._bar.update(count)
+
+    def counted(self, things: Iterable[T]) -> Iterator[T]:
+        """Yield what comes, counting each once it is there."""
+        for thing in things:
+            self.advance()
+            yield thing
 
     def close(self) -> None:
         """End the bar; without a terminal, say the final count and rate."""

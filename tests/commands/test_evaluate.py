@@ -36,6 +36,7 @@ def test_the_figures_are_those_of_the_run(
     assert {name: found[name] for name in run_figures(model)} == pytest.approx(run_figures(model), abs=1e-6)
     assert found["coverage"]["examples"] == 24
     assert "records read: 24" in captured.err
+    assert "answering: 100%" in captured.err
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -89,8 +89,9 @@ def test_trimming_is_googles_loop_in_one_step(first: int, second: int, room: int
 @given(length=st.integers(0, 60), room=st.integers(1, 20), stride=st.integers(1, 25))
 def test_windows_cover_every_token_or_are_refused(length: int, room: int, stride: int) -> None:  # public case 44
     if stride > room:
-        with pytest.raises(InputError, match=f"a window holds {room} tokens, so windows {stride} apart"):
-            window_starts(length, room=room, stride=stride)
+        with pytest.raises(InputError, match=f"a window holds {room} tokens, so windows {stride} apart") as caught:
+            window_starts(length, room=room, stride=stride, flag="--stride")
+        assert (caught.value.field, caught.value.remedy) == ("--stride", "lower --stride or raise --max_seq_length")
         return
     starts = window_starts(length, room=room, stride=stride)
     covered = {token for start in starts for token in range(start, min(start + room, length))}
@@ -213,6 +214,9 @@ def test_a_choice_is_as_many_pairs_as_it_has_choices() -> None:  # public case 4
     assert rows[0].token_type_ids[0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert [row.label for row in rows] == [1, IGNORE_INDEX]
     assert coverage.num_windows == 7
+    coverage = CoverageReport()
+    build_choice_features(examples, TOKENIZER, max_seq_length=7, coverage=coverage)
+    assert (coverage.num_cut_tokens, coverage.num_cut_examples) == (2, 1)  # of two rows of one example
 
 
 # ---- tags

@@ -458,6 +458,18 @@ def test_several_seeds_are_several_runs_and_their_mean(
     assert not torch.equal(first, second)
 
 
+def test_one_run_and_several_do_not_stand_in_one_folder(base: Path, tmp_path: Path) -> None:
+    run_command(config_of("pair", base, tmp_path / "one", max_steps=1))
+    with pytest.raises(InputError, match="one: --output_dir: holds a model or a store"):
+        run_command(config_of("pair", base, tmp_path / "one", max_steps=1, seeds="3,5"))
+    assert not (tmp_path / "one" / "seed-3").exists()
+    run_command(config_of("pair", base, tmp_path / "several", max_steps=1, seeds="3,5"))
+    before = (tmp_path / "several" / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match=r"several: --output_dir: holds several runs \(--seeds, --compare_layers\)"):
+        run_command(config_of("pair", base, tmp_path / "several", max_steps=1))
+    assert (tmp_path / "several" / "README.md").read_text(encoding="utf-8") == before
+
+
 def test_seeds_leave_their_summary_and_share_the_validation_part(base: Path, tmp_path: Path) -> None:
     values = {"validation_file": None, "validation_split": 0.3, "max_steps": 1}
     run_command(config_of("pair", base, tmp_path / "runs", seeds="3,5", **values))

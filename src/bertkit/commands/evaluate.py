@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.console import result, result_json, say, table, warn
+from bertkit.console import Progress, result, result_json, say, table, warn
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.files import write_atomically
 from bertkit.options import ALLOW_BIN, group, option
@@ -77,7 +77,9 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     predictor = open_predictor(folder, allow_bin=config.allow_bin)
     predictor.say_thresholds()
     examples = predictor.fitting(examples, reading, report)
-    figures, tables = predictor.metrics(examples, list(predictor.answers(examples)))
+    with Progress("answering", total=len(examples), unit="examples") as progress:
+        answers = list(progress.counted(predictor.answers(examples)))
+    figures, tables = predictor.metrics(examples, answers)
     return figures, tables, dict(predictor.coverage.rows())
 
 

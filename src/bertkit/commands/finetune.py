@@ -208,7 +208,7 @@ def _run_seeds(config: Config, seeds: list[int]) -> None:
 
     common = replace(config, seeds=None)
     runs = {str(seed): replace(common, training=replace(config.training, seed=seed)) for seed in seeds}
-    found = make_all("seed", _members("seed", runs))
+    found = make_all(Path(config.output_dir), "seed", _members("seed", runs))
     figures = {name: figures_of(results) for name, results in found.items()}
     rows: list[tuple[str, ...]] = [("part", "metric", "mean", "sd", *(f"seed {name}" for name in figures))]
     overall: dict[str, dict[str, dict[str, float]]] = {}
@@ -232,7 +232,7 @@ def _run_layers(config: Config) -> None:
         )
         for layer in _layers_to_compare(config)
     }
-    found = make_all("layer", _members("layer", runs))
+    found = make_all(Path(config.output_dir), "layer", _members("layer", runs))
     figures = {name: figures_of(results) for name, results in found.items()}
     first = next(iter(figures.values()))
     part = next(part for part in ("validation", "test", "train") if part in first)

@@ -5,7 +5,7 @@ Out: JSONL or TSV, a line an answer; for questions predictions.json and its kin.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def run(config: Config) -> None:
     predictor = open_predictor(folder, allow_bin=config.allow_bin)
     predictor.say_thresholds()
     with Progress("answering", total=len(examples), unit="examples") as progress:
-        answers = _counted(predictor.answers(examples), progress)
+        answers = progress.counted(predictor.answers(examples))
         if path.suffix == ".json":
             _write_squad(path, list(answers))
         else:
@@ -94,12 +94,6 @@ def run(config: Config) -> None:
             _write_lines(path, records)
     say(table(predictor.coverage.rows()))
     result(f"answers: {config.output_file}")
-
-
-def _counted(answers: Iterable[Any], progress: Progress) -> Iterator[Any]:
-    for answer in answers:
-        progress.advance()
-        yield answer
 
 
 def _write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What tells the folder of a model, a finished run or a store, whose vocabulary must not be another one afterwards.
 PATHS = ("data_dir", "train_file", "validation_file", "test_file")  # settings that are paths, comma separated
 MODEL_FILES = ("model*.safetensors", "pytorch_model*.bin", "eval_results.json", "manifest.json")
+SUMMARIES = ("seeds.json", "layers.json")  # of several runs in folders beside them
 
 
 def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: str | None) -> None:
@@ -58,6 +59,13 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
         )
     if resume_from is None:
         require_no_model(directory)
+        if any((directory / name).is_file() for name in SUMMARIES):
+            raise InputError(
+                "holds several runs (--seeds, --compare_layers)",
+                file=directory,
+                field="--output_dir",
+                remedy="name another folder",
+            )
 
 
 def require_no_model(directory: Path) -> None:

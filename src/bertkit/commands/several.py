@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.commands.running import has_checkpoint
+from bertkit.commands.running import has_checkpoint, require_no_model
 from bertkit.console import result, say, table
 from bertkit.errors import InputError, Stopped
 from bertkit.files import write_atomically
@@ -32,15 +32,17 @@ class Member:
     make: Callable[[bool], Results]  # True: go on from its last checkpoint
 
 
-def make_all(kind: str, members: Mapping[str, Member]) -> dict[str, Results]:
+def make_all(directory: Path, kind: str, members: Mapping[str, Member]) -> dict[str, Results]:
     """Make each run that is not finished, one after the other, and return the results of all by name.
 
-    kind: what tells them apart, in a word.
+    directory: the folder of all.  kind: what tells them apart, in a word.
 
     Raises:
-        InputError: a folder holds a run of other settings (said before the first is made); what a run raises.
+        InputError: the folder is that of a model or a single run, or that of a run holds one of other settings (said
+            before the first is made); what a run raises.
         Stopped: what a run raises, with the way on.
     """
+    require_no_model(directory)
     for member in members.values():
         _require_same(member)
     found: dict[str, Results] = {}

@@ -99,8 +99,10 @@ def trimmed_lengths(first: int, second: int, *, room: int) -> tuple[int, int]:
     return room - half, half
 
 
-def window_starts(length: int, *, room: int, stride: int) -> list[int]:
+def window_starts(length: int, *, room: int, stride: int, flag: str = "--doc_stride") -> list[int]:
     """Return where windows of `room` tokens begin, `stride` tokens apart, so that they cover all `length` tokens.
+
+    flag: what the stride is called.
 
     Raises:
         InputError: the stride is below 1, or above the room so that tokens between two windows would be in none.
@@ -111,10 +113,10 @@ def window_starts(length: int, *, room: int, stride: int) -> list[int]:
     if not 1 <= stride <= room:
         raise InputError(
             f"a window holds {room} tokens, so windows {stride} apart would leave tokens out",
-            field="--doc_stride",
+            field=flag,
             value=stride,
             expected=f"1 to {room} tokens from the start of a window to that of the next",
-            remedy="lower --doc_stride or raise --max_seq_length",
+            remedy=f"lower {flag} or raise --max_seq_length",
         )
     return list(range(0, max(1, length - room + stride), stride))
 

@@ -108,7 +108,10 @@ def build_choice_features(
     features = []
     for place, example in enumerate(examples):
         context, *choices = tokenizer.encode_ids([example.context, *example.choices])
+        before = coverage.num_cut_examples, coverage.num_empty_examples
         rows = [_row(context, choice, tokenizer, max_seq_length, coverage) for choice in choices]
+        coverage.num_cut_examples = min(coverage.num_cut_examples, before[0] + 1)  # an example, not its rows
+        coverage.num_empty_examples = min(coverage.num_empty_examples, before[1] + 1)
         coverage.num_examples += 1
         coverage.num_windows += len(rows)
         input_ids, token_type_ids = zip(*rows, strict=True)
@@ -136,7 +139,7 @@ def _windows(
 ) -> list[tuple[Ids, Ids]]:
     room = require_room(max_seq_length, special=SINGLE_SPECIAL, texts=1)
     _count([ids], 0, tokenizer, coverage)
-    starts = window_starts(len(ids), room=room, stride=max(1, room // 2) if stride is None else stride)
+    starts = window_starts(len(ids), room=room, stride=max(1, room // 2) if stride is None else stride, flag="--stride")
     return [with_special_tokens(ids[start : start + room], None, tokenizer.vocabulary) for start in starts]
 
 

@@ -106,6 +106,24 @@ def test_names_of_which_some_are_numbers_are_names() -> None:
         assert resolved(train=labels)[0] == "single_label_classification"
 
 
+def test_scores_of_which_more_than_a_tenth_are_none_are_names_with_a_warning() -> None:
+    report = ExampleReport()
+    labels = ["0.5", "1", "2.25", "3.5", "nan"]
+    assert (
+        resolve_labels({"train": texts(labels)}, problem_type=None, report=report)[0] == "single_label_classification"
+    )
+    assert report.warnings[0].startswith("4 of 5 labels are numbers, not all of them whole, and others are not")
+    quiet = ExampleReport()
+    resolve_labels({"train": texts(["1", "2", "beta"])}, problem_type=None, report=quiet)
+    assert not any("are numbers" in warning for warning in quiet.warnings)
+
+
+@pytest.mark.parametrize("wrong", ["1e300", "-3.5e38", "inf"])
+def test_a_score_that_no_model_can_hold_is_no_finite_number(wrong: str) -> None:
+    with pytest.raises(InputErrors, match=r"x.csv:20: label: the label is no finite number"):
+        resolve_labels({"train": texts([*["0.5", "1", "2.25"] * 6, wrong])}, problem_type=None, report=ExampleReport())
+
+
 def test_one_list_among_labels_makes_no_multi_label_problem() -> None:
     several = TextExample("9", "a", None, None, ("y", "x"), None, "x.csv", 9)
     report = ExampleReport("skip")

@@ -254,6 +254,19 @@ def test_a_text_without_entities_is_all_outside(tmp_path: Path) -> None:
 # ---- words and texts
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cafe\u0301 king", ["cafe\u0301", "king"]),  # é as two code points
+        ("हिन्दी में।", ["हिन्दी", "में", "।"]),
+        ("か\u3099く", ["か\u3099", "く"]),  # が as two code points; kana stand one by one
+        ("在WTO, \u0301a", ["在", "WTO", ",", "\u0301", "a"]),  # a mark on nothing
+    ],
+)
+def test_a_mark_stands_with_what_it_is_written_on(text: str, words: list[str]) -> None:
+    assert [text[start:end] for start, end in words_of(text)] == words
+
+
 @given(words=st.lists(st.text("ab月。, \u200b", max_size=3), min_size=1, max_size=6))
 def test_joined_words_stand_where_they_are_said_to(words: list[str]) -> None:
     text, offsets = joined_words(words)

@@ -151,6 +151,23 @@ def test_columns_are_named_by_name_or_number(tmp_path: Path) -> None:
         assert (example.text, example.text_pair, example.label) == ("hello", "there", "yes")
 
 
+@pytest.mark.parametrize(
+    ("names", "flags"),
+    [
+        ({"text_pair_column": "label"}, "--text_pair_column and --label_column"),
+        ({"text_column": "label"}, "--text_column and --label_column"),
+        ({"label_column": "text"}, "--text_column and --label_column"),
+        ({"text_pair_column": "text"}, "--text_column and --text_pair_column"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.tsv", "x.jsonl"])
+def test_a_column_has_one_role(tmp_path: Path, name: str, names: dict[str, str], flags: str) -> None:
+    """A label that is read as a text, too, would be all that is learnt."""
+    content = {"x.tsv": "text\tlabel\nab\tx\n", "x.jsonl": '{"text": "ab", "label": "x"}\n'}[name]
+    with pytest.raises(InputErrors, match=f"{flags}: is one column in two roles"):
+        read(write(tmp_path / name, content), **names)
+
+
 def test_a_pair_in_one_field_is_parted_by_its_separator(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "text,label\na ||| b,1\nno separator,0\n")
     examples, report = read(path, pair_separator=" ||| ", on_bad="skip")

@@ -5,6 +5,7 @@ leaves it open.  Next: labels.py, which looks at all splits
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +128,26 @@ def _columns(table: Table, settings: ReadingSettings, *, labelled: bool) -> Colu
             expected="label, labels, category, class, gold_label, score, …",
             remedy="name it: --label_column",
         )
+    pairs = () if second is None else (second,)
+    _refuse_two_roles({"--text_column": (text,), "--text_pair_column": pairs, "--label_column": labels}, source)
     return Columns(text, second, labels, first_of(names, ("id", "idx", "index", "index_id", "pairID")))
+
+
+def _refuse_two_roles(columns: Mapping[str, Sequence[str]], source: Source) -> None:
+    """Refuse a column that would be read twice: a label that is read as a text, too, is all that is learnt."""
+    flags: dict[str, str] = {}
+    for flag, names in columns.items():
+        for name in names:
+            if name in flags:
+                raise InputError(
+                    "is one column in two roles",
+                    file=source.path,
+                    field=f"{flags[name]} and {flag}",
+                    value=name,
+                    expected="a column for each",
+                    remedy=f"name another by {flag}",
+                )
+            flags[name] = flag
 
 
 def _label_columns(table: Table, settings: ReadingSettings) -> tuple[str, ...]:

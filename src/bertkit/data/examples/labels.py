@@ -4,7 +4,6 @@ In: the TextExamples of every split.  Out: the same with their labels as the pro
 Next: splits.py
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from bertkit.data.examples.example import Example, TaggedExample, TextExample
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 
+LARGEST = 3.4028234663852886e38  # of float32, in which a model computes
 MOSTLY = 0.9  # share of numbers among labels from which the others are taken for mistakes
 E = TypeVar("E", TextExample, TaggedExample)
 Splits = Mapping[str, Sequence[TextExample]]  # "train", "validation", "test" → its examples
@@ -163,12 +163,12 @@ def _has_label(example: TextExample) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """The finite number that a label spells; None: it is none."""
+    """The number that a label spells, finite in float32; None: it is none."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and "_" not in text else None
+    return value if abs(value) <= LARGEST and "_" not in text else None
 
 
 def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemType:
@@ -177,7 +177,13 @@ def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemT
         report.note("labels are lists: several labels for each text (problem_type multi_label_classification)")
         return "multi_label_classification"
     numbers = [number for example in labelled if (number := _number(example.label or "")) is not None]
-    if all(map(float.is_integer, numbers)) or len(numbers) < MOSTLY * len(labelled):
+    whole = all(map(float.is_integer, numbers))
+    if whole or len(numbers) < MOSTLY * len(labelled):
+        if not whole and 2 * len(numbers) > len(labelled):
+            report.warn(
+                f"{len(numbers):,} of {len(labelled):,} labels are numbers, not all of them whole, and others are not: "
+                "all are taken for names; --problem_type regression lists those that are no numbers"
+            )
         report.note(f"labels are {len({example.label for example in labelled}):,} classes")
         return "single_label_classification"
     report.note("labels are numbers and not all of them whole: a regression (--problem_type says otherwise)")

@@ -5,16 +5,14 @@ Next: conll.py
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from bertkit.text.records import need_space
 
-# One Chinese (or Japanese) character, a run of other letters and digits, or any other character that is no blank.
-_WORD = re.compile(
-    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-    "|[^\\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
-    "|\\S"
-)
+_CHINESE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # and Japanese kana
+_RUN = re.compile(f"[^\\W{_CHINESE}]+")  # of other letters and digits
+_WORD = re.compile(f"[{_CHINESE}]|{_RUN.pattern}|\\S")  # or any other character that is no blank
 Offsets = tuple[tuple[int, int], ...]
 
 
@@ -58,6 +56,8 @@ def places_of(words: Sequence[str], text: str) -> Offsets | None:
 def words_of(text: str, *, cuts: Sequence[int] = ()) -> Offsets:
     """Return where the words of a text stand: Chinese characters one by one, runs of letters, other characters.
 
+    A mark stands with what it is written on (é as two code points, the vowels of Hindi), and a run goes on behind it.
+
     cuts: places where a word ends in any case.
 
     >>> words_of("在WTO, 3年", cuts=[2])
@@ -65,10 +65,32 @@ def words_of(text: str, *, cuts: Sequence[int] = ()) -> Offsets:
     """
     offsets: list[tuple[int, int]] = []
     places = sorted(set(cuts))
-    for match in _WORD.finditer(text):
-        start, end = match.span()
+    for start, end in _whole_words(text):
         inside = [place for place in places if start < place < end] if places else []
         for cut in [*inside, end]:
             offsets.append((start, cut))
             start = cut
     return tuple(offsets)
+
+
+def _whole_words(text: str) -> list[tuple[int, int]]:
+    """The finds of _WORD, joined at combining marks, which are no letters to `re`."""
+    found: list[tuple[int, int]] = []
+    for match in _WORD.finditer(text):
+        start, end = match.span()
+        if found and found[-1][1] == start:
+            begin = found[-1][0]
+            goes_on = _is_mark(text[start - 1]) and _is_of_a_run(text[begin]) and _is_of_a_run(text[start])
+            if _is_mark(text[start]) or goes_on:
+                found[-1] = begin, end
+                continue
+        found.append((start, end))
+    return found
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def _is_of_a_run(character: str) -> bool:
+    return _RUN.match(character) is not None
