@@ -151,6 +151,7 @@ def test_skipped_records_are_counted(base: Path, tmp_path: Path, capsys: pytest.
         ("single", ("--seeds", "1,2", "--seed", 5), "--seed: has no effect beside --seeds"),
         ("single", ("--label_smoothing", 1), "--label_smoothing: is no share"),
         ("single", ("--allow_inexact",), "--allow_inexact: has no effect without --resume_from"),
+        ("single", ("--layers=-1,-2",), "--layers: only the deepest of several layers is read"),
         ("single", ("--freeze_layers", 9), "--freeze_layers: is not a number of layers"),
         ("single", ("--freeze_layers", -1), "--freeze_layers: is not a number of layers"),
         ("single", ("--classifier_dropout", 1), "classifier_dropout: is not a probability"),

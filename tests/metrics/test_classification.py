@@ -90,3 +90,8 @@ def test_the_best_threshold_is_the_best_of_all_scores(seed: int) -> None:
     assert best == pytest.approx(max(every.values()))
     assert multi_label_scores(gold, scores >= threshold, names=["a", "b", "c"]).micro_f1 == pytest.approx(best)
     assert not np.isclose(scores, threshold).any() or threshold == 0
+
+
+def test_one_class_alone_is_measured_without_a_warning() -> None:
+    found = classification_scores([0, 0], [0, 0], names=["a"])
+    assert (found.accuracy, found.macro_f1, found.matthews_correlation, found.confusion) == (1.0, 1.0, 0.0, [[2]])

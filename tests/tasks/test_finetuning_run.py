@@ -285,6 +285,7 @@ def test_weights_of_classes_change_the_loss(base: Path, tmp_path: Path) -> None:
         ('{"deutsch": 1}', "deutsch: is no label of the data"),
         ('{"english": -1}', "english: is no weight"),
         ('{"english": NaN}', "english: is no weight"),
+        ('{"english": 0, "中文": 0}', "gives every class the weight 0"),
         (None, "does not exist"),
     ],
 )

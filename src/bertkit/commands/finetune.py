@@ -102,6 +102,13 @@ class Config:
                 raise InputError("has no effect beside --seeds", field="--seed", value=self.training.seed)
         if self.compare_layers and (self.seeds is not None or self.training.resume_from is not None):
             raise InputError("goes neither with --seeds nor with --resume_from", field="--compare_layers")
+        if len(self.settings.layers) > 1 and self.settings.combine == "last" and not self.compare_layers:
+            raise InputError(
+                "only the deepest of several layers is read by --combine last",
+                field="--layers",
+                value=",".join(map(str, self.settings.layers)),
+                remedy="name one layer, or choose how they become one: --combine concat, sum, mean or weighted",
+            )
         if self.compare_layers and (self.settings.combine != "last" or self.freeze_layers is not None):
             raise InputError("sets --combine and --freeze_layers itself", field="--compare_layers")
 

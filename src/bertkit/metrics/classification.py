@@ -3,6 +3,7 @@
 In: gold and predicted ids, sets of ids, or numbers.  Out: named figures.  Next: question_answering.py
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,9 @@ def classification_scores(
 
     wanted, found = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
     assert len(wanted) == len(found) > 0, "as many predictions as labels, and at least one"
-    table = metrics.confusion_matrix(wanted, found, labels=range(len(names)))
+    with warnings.catch_warnings():  # of one class alone, which the caller says in words of his own
+        warnings.filterwarnings("ignore", message="A single label was found", category=UserWarning)
+        table = metrics.confusion_matrix(wanted, found, labels=range(len(names)))
     by_class = {
         name: scores_of(int(table[id, id]), num_predicted=int(table[:, id].sum()), num_gold=int(table[id].sum()))
         for id, name in enumerate(names)

@@ -23,7 +23,8 @@ def weights_of_classes(given: str | None, counts: Sequence[int], names: Sequence
     given: None; `auto`: all classes count alike; or a JSON file {label: weight}, 1 for a label it does not name.
 
     Raises:
-        InputError: no such file, no table of numbers, a label that the data does not have, a weight below 0.
+        InputError: no such file, no table of numbers, a label that the data does not have, a weight below 0,
+            nothing but weights of 0.
     """
     if given is None:
         return None
@@ -40,4 +41,7 @@ def weights_of_classes(given: str | None, counts: Sequence[int], names: Sequence
             raise InputError("is no label of the data", file=file, field=name, value=name, expected=expected)
         if not 0 <= weight < math.inf:
             raise InputError("is no weight", file=file, field=name, value=weight, expected="a number of 0 or more")
-    return np.array([weights.get(name, 1.0) for name in names], dtype=np.float32)
+    found = np.array([weights.get(name, 1.0) for name in names], dtype=np.float32)
+    if not found.any():
+        raise InputError("gives every class the weight 0: nothing counts", file=file, expected="a weight above 0")
+    return found
