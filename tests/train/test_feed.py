@@ -30,6 +30,7 @@ def fed(source: Batches, *, workers: int, start: int = 3, end: int = 12) -> Iter
     return feed(source, start=start, end=end, workers=workers, pin_memory=False)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
 def test_two_processes_give_the_same_batches_in_the_same_order() -> None:
     here, ahead = (list(fed(Batches(rows=2), workers=workers)) for workers in (0, 2))
     assert len(here) == len(ahead) == 9
