@@ -111,6 +111,8 @@ def test_layers_are_compared_with_a_frozen_encoder(
 def test_the_layers_named_are_those_that_are_compared(tmp_path: Path, base: Path) -> None:
     train = write_task(tmp_path / "data", "single", number=16)
     given = {"max_steps": 1, "validation_split": 0.5, "compare_layers": True}
+    run(finetune_config(base, train, tmp_path / "two", kind="single", **given, layers=[1, 2]))
+    assert list(json.loads((tmp_path / "two" / "layers.json").read_text("utf-8"))["layers"]) == ["1", "2"]
     run(finetune_config(base, train, tmp_path / "run", kind="single", **given, layers=[-2]))
     assert list(json.loads((tmp_path / "run" / "layers.json").read_text("utf-8"))["layers"]) == ["1"]
     assert not (tmp_path / "run" / "layer-2").exists()

@@ -232,10 +232,12 @@ def _run_seeds(config: Config, seeds: list[int]) -> None:
 
 def _run_layers(config: Config) -> None:
     """Train a head on each layer in its folder, everything below it frozen, and say how good each is."""
-    common = replace(config, compare_layers=False)
     runs = {
         str(layer): replace(
-            common, freeze_layers=layer, settings=replace(config.settings, layers=[layer], combine="last")
+            config,
+            compare_layers=False,
+            freeze_layers=layer,
+            settings=replace(config.settings, layers=[layer], combine="last"),
         )
         for layer in _layers_to_compare(config)
     }
