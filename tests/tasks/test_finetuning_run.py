@@ -468,6 +468,8 @@ def test_one_run_and_several_do_not_stand_in_one_folder(base: Path, tmp_path: Pa
     before = (tmp_path / "several" / "README.md").read_text(encoding="utf-8")
     with pytest.raises(InputError, match=r"several: --output_dir: holds several runs \(--seeds, --compare_layers\)"):
         run_command(config_of("pair", base, tmp_path / "several", max_steps=1))
+    with pytest.raises(InputError, match="several: --output_dir: holds several runs"):
+        run_command(config_of("pair", base, tmp_path / "several", max_steps=1, compare_layers=True))
     assert (tmp_path / "several" / "README.md").read_text(encoding="utf-8") == before
 
 

@@ -59,13 +59,7 @@ def require_new_or_resumed(directory: Path, *, resume_from: str | None, base: st
         )
     if resume_from is None:
         require_no_model(directory)
-        if any((directory / name).is_file() for name in SUMMARIES):
-            raise InputError(
-                "holds several runs (--seeds, --compare_layers)",
-                file=directory,
-                field="--output_dir",
-                remedy="name another folder",
-            )
+        require_no_summary(directory)
 
 
 def require_no_model(directory: Path) -> None:
@@ -76,6 +70,21 @@ def require_no_model(directory: Path) -> None:
     """
     if has_checkpoint(directory) or any(file for name in MODEL_FILES for file in directory.glob(name)):
         raise InputError("holds a model or a store", file=directory, field="--output_dir", remedy="name another folder")
+
+
+def require_no_summary(directory: Path, *, but: str | None = None) -> None:
+    """Refuse to write into the folder of several runs; but: the name of the summary that may stand there.
+
+    Raises:
+        InputError: another summary stands there.
+    """
+    if any((directory / name).is_file() for name in SUMMARIES if name != but):
+        raise InputError(
+            "holds several runs (--seeds, --compare_layers)",
+            file=directory,
+            field="--output_dir",
+            remedy="name another folder",
+        )
 
 
 def has_checkpoint(directory: Path) -> bool:

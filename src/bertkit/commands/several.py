@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.commands.running import has_checkpoint, require_no_model
+from bertkit.commands.running import has_checkpoint, require_no_model, require_no_summary
 from bertkit.console import result, say, table
 from bertkit.errors import InputError, Stopped
 from bertkit.files import write_atomically
@@ -38,11 +38,12 @@ def make_all(directory: Path, kind: str, members: Mapping[str, Member]) -> dict[
     directory: the folder of all.  kind: what tells them apart, in a word.
 
     Raises:
-        InputError: the folder is that of a model or a single run, or that of a run holds one of other settings (said
-            before the first is made); what a run raises.
+        InputError: the folder is that of a model, a single run or runs told apart otherwise, or that of a run holds one
+            of other settings (said before the first is made); what a run raises.
         Stopped: what a run raises, with the way on.
     """
     require_no_model(directory)
+    require_no_summary(directory, but=f"{kind}s.json")
     for member in members.values():
         _require_same(member)
     found: dict[str, Results] = {}
