@@ -117,11 +117,12 @@ LABELS = {
     "regression": TaskConfig(("grade",), problem_type="regression"),
     "multi_label": TaskConfig(("a", "b", "c"), problem_type="multi_label_classification", pooling="cls"),
     "mixed_layers": TaskConfig(("a", "b"), layers=(1, 2), combine="weighted"),
+    "mean": TaskConfig(("a", "b"), pooling="mean"),
     "token_classification": TaskConfig(("O", "B-PLACE", "I-PLACE")),
     "multiple_choice": TaskConfig(),
     "question_answering": TaskConfig(),
 }
-ALIKE = ("regression", "multi_label", "mixed_layers")  # to sequence_classification
+ALIKE = ("regression", "multi_label", "mixed_layers", "mean")  # to sequence_classification
 TASK_OUTPUTS = {**dict.fromkeys(LABELS, ("logits",)), "question_answering": ("start_logits", "end_logits")}
 
 

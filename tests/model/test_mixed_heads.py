@@ -13,7 +13,7 @@ from toy_model import toy_config
 from bertkit.errors import InputError
 from bertkit.model.architectures import TASKS, Head, build, head_of
 from bertkit.model.pretrained import load, load_with_report, save
-from bertkit.model.task_config import TaskConfig
+from bertkit.model.task_config import Pooling, TaskConfig
 
 CONFIG = toy_config(num_hidden_layers=3)
 IDS = torch.arange(2, 14).view(2, 6)
@@ -23,8 +23,9 @@ MIXES: list[dict[str, Any]] = [
     {"layers": (-1, 1), "combine": "weighted"},
     {"layers": (3, 2), "combine": "concat", "pooling": "cls"},
     {"layers": (1, 2), "combine": "last"},
+    {"layers": (1, 2), "combine": "mean", "pooling": "mean"},
 ]
-NAMES = [f"{mix['combine']}" for mix in MIXES]
+NAMES = ["-".join(map(str, mix.values())) for mix in MIXES]
 
 
 def made(head: Head, **task: Any) -> Any:
@@ -133,12 +134,36 @@ def test_a_damaged_mix_in_a_configuration_is_refused(tmp_path: Path, entry: Any)
         load(tmp_path, head="token_classification")
 
 
-def test_choices_by_cls_are_refused_by_transformers_too(tmp_path: Path) -> None:
-    model = made("multiple_choice", pooling="cls")
+@pytest.mark.parametrize(
+    ("head", "name", "pooling"),
+    [
+        ("multiple_choice", "MultipleChoice", "cls"),
+        ("multiple_choice", "MultipleChoice", "mean"),
+        ("sequence_classification", "SequenceClassification", "mean"),
+    ],
+)
+def test_what_reads_past_the_pooler_is_refused_by_transformers_too(
+    tmp_path: Path, head: Head, name: str, pooling: Pooling
+) -> None:
+    model = made(head, pooling=pooling)
     save(tmp_path, model, files={})
-    assert torch.equal(
-        load(tmp_path, head="multiple_choice")(inputs_for("multiple_choice")).logits,
-        model(inputs_for("multiple_choice")).logits,
-    )
+    assert json.loads((tmp_path / "config.json").read_text("utf-8"))["classifier_pooling"] == pooling
+    again = load(tmp_path, head=head)
+    assert again.task.pooling == pooling  # type: ignore[union-attr]
+    assert torch.equal(again(inputs_for(head)).logits, model(inputs_for(head)).logits)
     with pytest.raises(ValueError, match="model type `bertkit`"):
-        transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path)
+        vars(transformers.models.auto.modeling_auto)[f"AutoModelFor{name}"].from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("head", ["sequence_classification", "multiple_choice"])
+@pytest.mark.parametrize(("saved", "wanted"), [("cls", "mean"), ("mean", "pooler"), ("pooler", "cls")])
+def test_a_head_that_reads_texts_otherwise_is_made_anew(
+    tmp_path: Path, head: Head, saved: Pooling, wanted: Pooling
+) -> None:
+    save(tmp_path, made(head, pooling=saved), files={})
+    task = TaskConfig(labels=("a", "b"), pooling=wanted)
+    _, report = load_with_report(tmp_path, head=head, task=task, allow_new_head=True)
+    assert f"the file's head reads {saved}, not {wanted}" in report.remarks
+    assert "classifier.weight" in report.newly_made
+    _, report = load_with_report(tmp_path, head=head, task=replace(task, pooling=saved))
+    assert report.newly_made == []

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
+from bertkit.model.encoder import EncoderOutput
 from bertkit.model.heads import IGNORE_INDEX
 from bertkit.model.losses import cross_entropy, mean
-from bertkit.model.task_config import TaskConfig, default_labels, same_labels, task_from_json
+from bertkit.model.task_config import Pooling, TaskConfig, default_labels, same_labels, task_from_json
 from bertkit.model.task_heads import (
     MultipleChoiceModel,
     QuestionAnsweringModel,
@@ -69,13 +70,48 @@ def assert_equal(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("pooling", ["pooler", "cls"])
+def read_by(pooling: str, encoded: EncoderOutput, mask: Tensor) -> Tensor | None:
+    """What a head reads of each row, (batch, hidden), row by row."""
+    states = encoded.last_hidden_state
+    means = [row[real].mean(0) for row, real in zip(states, mask, strict=True)]
+    return {"pooler": encoded.pooler_output, "cls": states[:, 0], "mean": torch.stack(means)}[pooling]
+
+
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 def test_a_text_is_scored_by_a_linear_layer_over_what_stands_for_it(pooling: str) -> None:
     model = text_model(pooling=pooling)
     encoded = model.encoder(INPUT_IDS, attention_mask=MASK)
-    read = encoded.pooler_output if pooling == "pooler" else encoded.last_hidden_state[:, 0]
+    read = read_by(pooling, encoded, MASK)
     assert_equal(model(INPUT_IDS, attention_mask=MASK).logits, model.classifier(read))
-    assert (encoded.pooler_output is None) == (pooling == "cls")
+    assert_equal(model(INPUT_IDS[:1]).logits, model(INPUT_IDS[:1], attention_mask=MASK[:1]).logits)
+    assert (encoded.pooler_output is None) == (pooling != "pooler")
+
+
+@pytest.mark.parametrize("pooling", get_args(Pooling))
+def test_a_choice_is_scored_as_a_text(pooling: str) -> None:
+    model = seeded(lambda: MultipleChoiceModel(CONFIG, task=TaskConfig(pooling=pooling)))  # type: ignore[arg-type]
+    rows, mask = CHOICES.flatten(0, 1), CHOICES.flatten(0, 1) != 0
+    read = read_by(pooling, model.encoder(rows, attention_mask=mask), mask)
+    assert_equal(model(CHOICES, attention_mask=CHOICES != 0).logits, model.classifier(read).view(3, 2))
+
+
+@pytest.mark.parametrize("pooling", get_args(Pooling))
+def test_a_row_of_padding_alone_which_is_no_choice_spoils_no_gradient(pooling: str) -> None:
+    model = seeded(lambda: MultipleChoiceModel(CONFIG, task=TaskConfig(pooling=pooling)))  # type: ignore[arg-type]
+    mask = (CHOICES != 0) & (CHOICE_MASK[..., None] == 1)
+    output = model.train()(CHOICES, attention_mask=mask, choice_mask=CHOICE_MASK, labels=torch.tensor([1, 0, 1]))
+    output.loss.backward()
+    assert output.loss.isfinite()
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters())
+
+
+def test_the_mean_of_a_text_is_taken_in_float32() -> None:
+    """600 tokens are more than bfloat16 counts to."""
+    model = text_model(dataclasses.replace(CONFIG, max_position_embeddings=600), pooling="mean").bfloat16()
+    ids = torch.randint(4, 60, (1, 600))
+    expected = model.encoder(ids).last_hidden_state.float().mean(1).bfloat16()
+    assert torch.equal(model(ids).logits, model.classifier(expected))
+    assert torch.equal(model(ids, attention_mask=torch.ones_like(ids)).logits, model.classifier(expected))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -334,7 +370,7 @@ def test_sums_and_weights_of_parts_give_the_loss_of_the_whole() -> None:
         ({"labels": ("a", "b", "a")}, "labels: names two labels alike\n  value: 'a'"),
         ({"labels": (1, 2)}, "labels: holds a label that is no text"),
         ({"problem_type": "ranking"}, "problem_type: is not known\n  value: 'ranking'\n  expected: single_label"),
-        ({"pooling": "mean"}, r"pooling: is not known\n  value: 'mean'\n  expected: pooler \| cls"),
+        ({"pooling": "max"}, r"pooling: is not known\n  value: 'max'\n  expected: pooler \| cls \| mean"),
         ({"classifier_dropout": 1.0}, "classifier_dropout: is not a probability"),
         ({"classifier_dropout": math.nan}, "classifier_dropout: is not a probability"),
     ],

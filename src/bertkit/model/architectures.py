@@ -138,7 +138,9 @@ def architecture_of(model: Model) -> str:
 
 
 def needs_bertkit(model: Model) -> bool:
-    """Return whether no class of transformers computes what a model does: a mix of layers, choices without a pooler."""
+    """Return whether no class of transformers computes a model: mixed layers, a mean, choices by no pooler."""
     if isinstance(model, Encoder | PretrainingModel):
         return False
-    return model.mix is not None or (isinstance(model, MultipleChoiceModel) and model.encoder.pooler is None)
+    if isinstance(model, MultipleChoiceModel) and model.task.pooling != "pooler":
+        return True
+    return model.mix is not None or (isinstance(model, SequenceClassificationModel) and model.task.pooling == "mean")

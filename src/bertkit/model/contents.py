@@ -127,6 +127,8 @@ def task_of(found: Contents, head: Head | None, task: TaskConfig | None) -> tupl
         shown = ", ".join(saved.labels[:SHOWN_NAMES]) + ("…" if saved.num_labels > SHOWN_NAMES else "")
         foreign = f"the file's classifier has other labels ({saved.num_labels}: {shown})"
     if task is not None:
+        if not other and head != "token_classification" and task.pooling != saved.pooling:
+            other = f"the file's head reads {saved.pooling}, not {task.pooling}"
         return task, foreign or other
     if head == "multiple_choice" and shape[:1] != (1,) and not foreign:
         foreign = f"the file's classifier has {shape[0] if shape else 0} scores a text, not one"

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput
-from bertkit.model.task_config import Combine, TaskConfig
+from bertkit.model.losses import in_float32
+from bertkit.model.task_config import Combine, Pooling, TaskConfig
 
 
 class LayerMix(nn.Module):
@@ -72,7 +73,7 @@ def mix_of(task: TaskConfig, config: BertConfig, *, pooler: bool) -> LayerMix | 
             f"makes {mix.output_size} numbers of a token, and the pooler takes {width}",
             field="combine",
             value=mix.combine,
-            remedy="use pooling cls, or combine the layers into one",
+            remedy="use pooling cls or mean, or combine the layers into one",
         )
     return mix
 
@@ -90,23 +91,35 @@ def features(encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
     return mix(encoded.hidden_states)  # type: ignore[no-any-return]
 
 
-def text_positions(encoder: Encoder, given: Tensor | None, *, whole: bool) -> Tensor | None:
+def text_positions(encoder: Encoder, given: Tensor | None, *, pooling: Pooling, whole: bool) -> Tensor | None:
     """Return the encoder's read_positions where [CLS] is all that is read of its rows; None where more is.
 
     given: input_ids (batch, seq) or inputs_embeds (batch, seq, hidden); whole: whole states are asked for.
     """
-    if whole or given is None or torch.compiler.is_compiling():  # (an export keeps to the plain path)
+    if whole or pooling == "mean" or given is None:
+        return None
+    if torch.compiler.is_compiling():  # an export keeps to the plain path
         return None
     batch, seq = given.shape[:2]
     rows = 0 if encoder.pooler is not None else batch  # the pooler's positions are the encoder's own matter
     return torch.arange(0, rows * seq, seq, device=given.device)
 
 
-def text_features(encoder: Encoder, encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
-    """Return what a head reads of a row, (batch, width): [CLS], through the pooler where there is one."""
+def text_features(
+    encoder: Encoder, encoded: EncoderOutput, mix: LayerMix | None, *, pooling: Pooling, attention_mask: Tensor | None
+) -> Tensor:
+    """Return what a head reads of a row, (batch, width), by TaskConfig.pooling.
+
+    Source: Hugging Face's ModernBERT for the mean, which is that of sentence-transformers, too.
+    """
     if mix is None and encoded.pooler_output is not None:
         return encoded.pooler_output
     states = features(encoded, mix)  # (batch, seq, width), or (batch, width) where only [CLS] was read
+    if pooling == "mean":
+        wide = in_float32(states)
+        weights = wide.new_ones(1, wide.size(1)) if attention_mask is None else attention_mask.to(wide)
+        totals = (wide * weights[..., None]).sum(1)  # (batch, width)
+        return (totals / weights.sum(1, keepdim=True).clamp(min=1)).to(states)  # (a row of padding alone: 0)
     first = states if states.dim() == 2 else states[:, 0]  # (batch, width)
     return first if encoder.pooler is None else torch.tanh(encoder.pooler(first))
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from bertkit.errors import InputError
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
-Pooling = Literal["pooler", "cls"]
+Pooling = Literal["pooler", "cls", "mean"]
 Combine = Literal["last", "concat", "sum", "mean", "weighted"]
 MAX_LABELS = 100_000
 # Not one of Hugging Face's BERT keys: their ModernBERT uses it with this meaning.
@@ -26,7 +26,8 @@ class TaskConfig:
     labels: their names, label i being column i of the logits; a regression has one for each number it gives.
     problem_type: which loss a text classifier has; the other heads have but one.
     classifier_dropout: probability of dropping a feature before the head; None: the model's hidden_dropout_prob.
-    pooling: what is read of a text or a choice: "pooler", the pooler's output, or "cls", the hidden state of [CLS].
+    pooling: what is read of a text or a choice: "pooler", the pooler's output; "cls", the hidden state of [CLS];
+        "mean", the mean of the hidden states of all its tokens, special ones included.
     layers, combine: which layers the head reads and how they become one, as in LayerMix; None: the last one.
 
     Raises:

@@ -29,6 +29,6 @@ def task_entries(model: Model) -> dict[str, Any]:
         entries |= task.label_entries()
     if isinstance(model, SequenceClassificationModel):
         entries["problem_type"] = task.problem_type
-    if model.encoder.pooler is None and not isinstance(model, TokenClassificationModel):
-        entries[POOLING_KEY] = "cls"
+    if task.pooling != "pooler" and not isinstance(model, TokenClassificationModel):
+        entries[POOLING_KEY] = task.pooling
     return entries

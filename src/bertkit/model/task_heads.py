@@ -48,9 +48,9 @@ class TaskOutput:
 
 
 class SequenceClassificationModel(nn.Module):
-    """BERT with one row of scores a text: dropout and a linear layer over the pooler's output, or over [CLS] itself.
+    """BERT with one row of scores a text: dropout and a linear layer over what TaskConfig.pooling reads of it.
 
-    Source: Hugging Face's BertForSequenceClassification; with task.pooling "cls" there is no pooler.
+    Source: Hugging Face's BertForSequenceClassification; with task.pooling "cls" or "mean" there is no pooler.
     """
 
     def __init__(self, config: BertConfig, *, task: TaskConfig) -> None:
@@ -89,6 +89,7 @@ class SequenceClassificationModel(nn.Module):
                 input refused.
         """
         output_states = output_hidden_states or self.mix is not None
+        whole = output_states or output_attentions
         given = input_ids if input_ids is not None else inputs_embeds
         encoded = self.encoder(
             input_ids,
@@ -96,11 +97,13 @@ class SequenceClassificationModel(nn.Module):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            read_positions=text_positions(self.encoder, given, whole=output_states or output_attentions),
+            read_positions=text_positions(self.encoder, given, pooling=self.task.pooling, whole=whole),
+            padding_is_read=False,
             output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
-        read = text_features(self.encoder, encoded, self.mix)  # (batch, width)
+        pooling = self.task.pooling
+        read = text_features(self.encoder, encoded, self.mix, pooling=pooling, attention_mask=attention_mask)
         logits = self.classifier(self.dropout(read))  # (batch, labels)
         loss = None if labels is None else self._loss(logits, labels, class_weights, label_smoothing)
         return _output(loss, logits, encoded, output_hidden_states)
@@ -227,17 +230,20 @@ class MultipleChoiceModel(nn.Module):
             raise InputError(f"has shape {shape}", field="input_ids", expected="(batch, choices, seq)")
         batch, choices = given.shape[:2]
         output_states = output_hidden_states or self.mix is not None
+        whole = output_states or output_attentions
         encoded = self.encoder(
             _rows(input_ids),
             attention_mask=_rows(attention_mask),
             token_type_ids=_rows(token_type_ids),
             position_ids=_rows(position_ids),
             inputs_embeds=_rows(inputs_embeds),
-            read_positions=text_positions(self.encoder, _rows(given), whole=output_states or output_attentions),
+            read_positions=text_positions(self.encoder, _rows(given), pooling=self.task.pooling, whole=whole),
+            padding_is_read=False,
             output_hidden_states=output_states,
             output_attentions=output_attentions,
         )
-        read = text_features(self.encoder, encoded, self.mix)  # (batch · choices, width)
+        pooling, mask = self.task.pooling, _rows(attention_mask)
+        read = text_features(self.encoder, encoded, self.mix, pooling=pooling, attention_mask=mask)
         logits = self.classifier(self.dropout(read)).view(batch, choices)  # (batch, choices)
         if choice_mask is not None:
             check_choices(choice_mask, labels, shape=logits.shape)

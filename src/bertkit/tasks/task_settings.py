@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError, InputErrors
-from bertkit.model.task_config import Combine
+from bertkit.model.task_config import Combine, Pooling
 from bertkit.options import changed, option, values_of, without_effect
 
 TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
@@ -63,8 +63,9 @@ class TaskSettings:
         "cut", help="of a text longer than a row (classification): cut it, or classify all its windows"
     )
     vote: Literal["mean", "max"] = option("mean", help="how the scores of a text's windows become one")
-    pooling: Literal["pooler", "cls"] = option(
-        "pooler", help="texts and choices are read by the pooler's output, or by [CLS] itself (cls)"
+    pooling: Pooling = option(
+        "pooler",
+        help="texts and choices are read by the pooler's output, by [CLS] itself, or by the mean of all tokens",
     )
     layers: list[int] = option([-1], help="layers that the head reads: 0 the embeddings, -1 the last")
     combine: Combine = option(
