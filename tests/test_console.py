@@ -97,6 +97,16 @@ def test_without_a_terminal_progress_says_a_line_every_interval(
     assert "10.0 step" in lines[-1]
 
 
+def test_of_what_is_brief_nothing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with console.Progress("evaluating", total=20, unit="rows", brief=True) as progress:
+        progress.advance(20)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(console, "PLAIN_INTERVAL_SECONDS", 0.0)
+    with console.Progress("evaluating", total=20, unit="rows", brief=True) as progress:
+        progress.advance(20)
+    assert "20.0/20.0" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_on_a_terminal_progress_is_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with console.Progress("training", total=4, unit="step") as progress:

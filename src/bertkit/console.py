@@ -8,13 +8,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
-T = TypeVar("T")
 OWN_ERROR_SECONDS = 3.0  # after which an error is one that the first process does not have
 PLAIN_INTERVAL_SECONDS = 10.0  # without a terminal, progress is one line this often
 
@@ -93,11 +92,12 @@ class Progress:
     """A bar with rate and ETA on a terminal; elsewhere one plain line every ten seconds and one at the end.
 
     total: expected number of units, or None when unknown.
+    brief: nothing stays of it on a terminal, and elsewhere nothing is said of what takes less than ten seconds.
     """
 
-    def __init__(self, description: str, *, total: int | None, unit: str, start: int = 0) -> None:
+    def __init__(self, description: str, *, total: int | None, unit: str, start: int = 0, brief: bool = False) -> None:
         terminal = sys.stderr.isatty()
-        self._description, self._plain = description, not terminal
+        self._description, self._plain, self._brief = description, not terminal, brief
         self._bar = tqdm(
             desc=description,
             total=total,
@@ -108,6 +108,7 @@ class Progress:
             disable=not _speaks() or not terminal,
             dynamic_ncols=True,
             mininterval=0.2,
+            leave=not brief,
         )
         self._total, self._unit, self._done, self._start = total, unit, start, start
         self._began = self._spoke = time.monotonic()
@@ -131,15 +132,9 @@ class Progress:
                 self._bar.set_postfix_str(extra, refresh=False)
             self._bar.update(count)
 
-    def counted(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield what comes, counting each once it is there."""
-        for thing in things:
-            self.advance()
-            yield thing
-
     def close(self) -> None:
         """End the bar; without a terminal, say the final count and rate."""
-        if self._plain:
+        if self._plain and not (self._brief and self._spoke == self._began):
             self._line()
         self._bar.close()
 

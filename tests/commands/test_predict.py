@@ -8,6 +8,7 @@ import pytest
 from toy_answers import KINDS, trained_models, validation_file
 
 from bertkit.cli import main
+from bertkit.console import Progress
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.tasks import predicting
 from bertkit.tasks.example_files import read_examples
@@ -81,6 +82,27 @@ def test_an_answer_does_not_depend_on_what_is_asked_beside_it(
             assert_alike(line, other)
     for line, other in zip(records(examples[::-1], 300)[::-1], expected, strict=True):
         assert_alike(line, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_progress_moves_with_every_batch_and_ends_at_the_number_of_examples(
+    models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    steps: list[int] = []
+    monkeypatch.setattr(Progress, "advance", lambda self, count: steps.append(count))
+    predictor = open_predictor(models[kind])
+    path = str(validation_file(models[kind], kind))
+    examples = read_examples(
+        predictor.task.name, path, ReadingSettings(), ExampleReport(), labelled=False, flag="--input_file"
+    )
+    monkeypatch.setattr(predicting, "EXAMPLES_AT_ONCE", 10)
+    predictor.micro_batch_tokens = 1
+    progress = Progress("answering", total=24, unit="examples")
+    next(predictor.answers(examples, progress=progress))
+    assert sum(steps) == 10  # of the first chunk
+    assert max(steps) <= 1
+    assert len(list(predictor.answers(examples, progress=progress))) == 24
+    assert sum(steps) == 34
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -307,3 +329,22 @@ def test_an_option_of_another_task_is_refused(
     assert main([*words, "--output_file", str(tmp_path / "x.jsonl"), "--choice_columns", "a,b"]) == 2
     assert "--choice_columns: is no option of sequence-classification" in capsys.readouterr().err
     assert not (tmp_path / "x.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [
+        ("single", ("--label_column", "label", "--problem_type", "regression")),
+        ("tags", ("--scheme", "IOB1", "--tag_column", "2", "--repair_tags")),
+        ("questions", ("--repair_offsets", "--on_bad_answers", "drop")),
+    ],
+)
+def test_options_on_labels_which_are_not_looked_at_are_refused(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, flags: tuple[str, ...]
+) -> None:
+    model, output = models[kind], tmp_path / "x.jsonl"
+    assert predict(model, validation_file(model, kind), output, *flags) == 2
+    said = capsys.readouterr().err
+    for flag in (flag for flag in flags if flag.startswith("--")):
+        assert f"{flag}: has no effect in predict, which does not look at labels" in said
+    assert not output.exists()

@@ -78,7 +78,7 @@ def evaluate(config: Config) -> tuple[dict[str, float], dict[str, Any], dict[str
     predictor.say_thresholds()
     examples = predictor.fitting(examples, reading, report)
     with Progress("answering", total=len(examples), unit="examples") as progress:
-        answers = list(progress.counted(predictor.answers(examples)))
+        answers = list(predictor.answers(examples, progress=progress))
     figures, tables = predictor.metrics(examples, answers)
     return figures, tables, dict(predictor.coverage.rows())
 

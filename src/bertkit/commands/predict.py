@@ -15,7 +15,7 @@ from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
-from bertkit.tasks.task_settings import QUESTIONS, require_known
+from bertkit.tasks.task_settings import QUESTIONS, require_known, require_unlabelled
 from bertkit.text.readers import require_no_input
 
 FORMATS = (".jsonl", ".tsv", ".json")
@@ -54,7 +54,8 @@ def run(config: Config) -> None:
     """Answer the file and say what was not seen of it.
 
     Raises:
-        InputError: no fine-tuned model, anything wrong with the data, an input that would be overwritten.
+        InputError: no fine-tuned model, anything wrong with the data, an option on labels, an input that would be
+            overwritten.
     """
     from bertkit.data.examples.reading import ExampleReport
     from bertkit.model.hub import model_directory
@@ -74,6 +75,7 @@ def run(config: Config) -> None:
             remedy="use .jsonl",
         )
     require_known(name, reading)
+    require_unlabelled(reading)
     report = ExampleReport(reading.on_bad)
     examples = read_examples(name, config.input_file, reading, report, labelled=False, flag="--input_file")
     report.say()
@@ -83,7 +85,7 @@ def run(config: Config) -> None:
     predictor = open_predictor(folder, allow_bin=config.allow_bin)
     predictor.say_thresholds()
     with Progress("answering", total=len(examples), unit="examples") as progress:
-        answers = progress.counted(predictor.answers(examples))
+        answers = predictor.answers(examples, progress=progress)
         if path.suffix == ".json":
             _write_squad(path, list(answers))
         else:

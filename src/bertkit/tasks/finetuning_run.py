@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertkit.console import say, warn
+from bertkit.console import Progress, say, warn
 from bertkit.files import write_atomically
 from bertkit.model.architectures import TaskModel, architecture_of, needs_bertkit
 from bertkit.model.card import task_card
@@ -177,7 +177,9 @@ class FineTuningRun:
 
     def scores(self, model: TaskModel, part: str) -> Outputs:
         """Return what the model gives for each feature of a part."""
-        return self._predictor(model).scores(self.data.features[part], runtime=self.runtime)
+        features = self.data.features[part]
+        with Progress(f"evaluating {part}", total=len(features), unit="rows", brief=True) as progress:
+            return self._predictor(model).scores(features, runtime=self.runtime, progress=progress)
 
     def measure(self, model: TaskModel, part: str, scores: Outputs) -> tuple[Metrics, dict[str, Any], list[Any]]:
         """Return the figures, tables and answers of a part that its scores give."""

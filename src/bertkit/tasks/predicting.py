@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from bertkit.console import say
+from bertkit.console import Progress, say
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
@@ -70,10 +70,12 @@ class Predictor:
         report.say()
         return found
 
-    def answers(self, examples: Iterable[Any], *, runtime: Runtime | None = None) -> Iterator[Any]:
+    def answers(self, examples: Iterable[Any], *, progress: Progress | None = None) -> Iterator[Any]:
         """Yield an answer for each example, in order; rows of like length go through the model together.
 
         An answer does not depend on what is asked beside it, but for rounding.
+
+        progress: of examples; it moves with every batch of rows, before the answers of a chunk come together.
         """
         asked = iter(examples)
         while chunk := list(islice(asked, EXAMPLES_AT_ONCE)):
@@ -85,11 +87,22 @@ class Predictor:
                 knowledge=self.knowledge,
                 coverage=self.coverage,
             )
-            yield from self.decode(chunk, features, self.scores(features, runtime=runtime))
+            yield from self.decode(chunk, features, self.scores(features, progress=progress, units=len(chunk)))
 
-    def scores(self, features: Sequence[Any], *, runtime: Runtime | None = None) -> Outputs:
-        """Return what the model gives for each feature."""
+    def scores(
+        self,
+        features: Sequence[Any],
+        *,
+        runtime: Runtime | None = None,
+        progress: Progress | None = None,
+        units: int | None = None,
+    ) -> Outputs:
+        """Return what the model gives for each feature.
+
+        units: by how many `progress` moves on in all; None: by the number of features.
+        """
         found: dict[int, Any] = {}
+        units, told = len(features) if units is None else units, 0
         batches = no_gradient_scores(
             self.task,
             self.model,
@@ -101,8 +114,14 @@ class Predictor:
         )
         for places, outputs in batches:
             found |= zip(places, outputs, strict=True)
+            if progress is not None:
+                now = units * len(found) // len(features)
+                progress.advance(now - told)
+                told = now
             if runtime is not None:
                 runtime.watchdog.beat()
+        if progress is not None:
+            progress.advance(units - told)
         return [found[place] for place in range(len(features))]
 
     def decode(self, examples: Sequence[Any], features: Sequence[Any], outputs: Outputs) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import Combine, Pooling
-from bertkit.options import changed, option, values_of, without_effect
+from bertkit.options import changed, option, unused, values_of, without_effect
 
 TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
 TEXTS: TaskName = "sequence-classification"
@@ -44,6 +44,8 @@ KNOWN_BY: Mapping[str, tuple[TaskName, ...]] = {
     "repair_offsets": (QUESTIONS,),
     "on_bad_answers": (QUESTIONS,),
 }
+# What says how labels are read, which matters only where they are looked at.
+OF_LABELS = ("label_column", "tag_column", "scheme", "problem_type", "repair_tags", "repair_offsets", "on_bad_answers")
 # Of texts: what does something beside some values of another option only.
 NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "stride": ("long_texts", ("windows",)),
@@ -136,6 +138,18 @@ def require_known(task: str, *groups: TaskSettings | ReadingSettings) -> None:
         ]
         if task == TEXTS and isinstance(settings, TaskSettings):
             problems += without_effect(values, defaults, NEEDS)
+    if problems:
+        raise InputErrors(problems)
+
+
+def require_unlabelled(reading: ReadingSettings) -> None:
+    """Refuse options on labels, where no labels are looked at.
+
+    Raises:
+        InputErrors: all of them.
+    """
+    given = {name: value for name, value in values_of(reading).items() if name in OF_LABELS}
+    problems = unused(given, values_of(ReadingSettings()), why="in predict, which does not look at labels")
     if problems:
         raise InputErrors(problems)
 
