@@ -1,4 +1,4 @@
-"""BERT itself: embeddings, a stack of post-LayerNorm layers, and the pooler over [CLS].
+"""BERT itself: a stack of post-LayerNorm layers over the embeddings, and the pooler over [CLS].
 
 In: a batch of token ids.  Out: EncoderOutput: last_hidden_state, pooler_output, and what lies between on request.
 Next: heads.py
@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from bertkit.errors import InputError
 from bertkit.model.attention import ReadRows, SelfAttention, read_rows
 from bertkit.model.config import BertConfig
+from bertkit.model.embeddings import Embeddings
 from bertkit.model.inputs import by_layer, check_given, check_inputs, check_positions
 from bertkit.model.unpadding import Unpadding, unpadding_of
 from bertkit.products import Linear, round_rows
@@ -46,36 +47,6 @@ class EncoderOutput:
     attentions: tuple[Tensor, ...] | None = None  # num_hidden_layers times (batch, heads left, seq, seq)
     # num_hidden_layers times (batch, heads, seq, hidden): what each head adds to the output of its attention
     head_outputs: tuple[Tensor, ...] | None = None
-
-
-class Embeddings(nn.Module):
-    """Token + position + segment embedding, LayerNorm, dropout."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.word_embeddings = nn.Embedding(
-            config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
-        )  # the padding row takes no gradient from being looked up
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def words_of(self, ids: Tensor, matrix: Tensor | None = None) -> Tensor:
-        """Return the word embeddings (…, hidden) of ids (…); of a matrix in place of its own the gradient is sparse."""
-        own = self.word_embeddings
-        if matrix is None:
-            words: Tensor = own(ids)
-            return words
-        assert matrix.shape == own.weight.shape
-        assert not matrix.is_leaf, "neither optimizers nor clipping take a sparse gradient"
-        return F.embedding(ids, matrix, padding_idx=own.padding_idx, sparse=True)
-
-    def forward(self, words: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
-        """Return (batch, seq, hidden) for word embeddings of that shape and two id tensors (batch or 1, seq)."""
-        total = words + self.token_type_embeddings(token_type_ids) + self.position_embeddings(position_ids)
-        output: Tensor = self.dropout(self.layer_norm(total))  # (batch, seq, hidden)
-        return output
 
 
 class Layer(nn.Module):
@@ -202,7 +173,10 @@ class Encoder(nn.Module):
         shape = (len(self.layers), self.config.num_attention_heads)
         head_masks = by_layer("head_mask", head_mask, shape, batch=batch)
         gates = by_layer("layer_mask", layer_mask, shape[:1], batch=batch)
-        hidden = self._embedded(given, types, places, unpadding, is_words=input_ids is None, word_matrix=word_matrix)
+        if unpadding is not None:
+            given, types, places = (unpadding.unpad_batch(part, given.shape[:2]) for part in (given, types, places))
+        words = given if input_ids is None else self.embeddings.words_of(given, word_matrix)
+        hidden = self.embeddings(words, types, places)  # (batch, seq, hidden), or (tokens, hidden) without padding
         hidden_states, attentions, head_outputs = [hidden], [], []
         for layer, heads, gate in zip(self.layers, head_masks, gates, strict=True):
             some = read if layer is self.layers[-1] else None
@@ -230,29 +204,6 @@ class Encoder(nn.Module):
             attentions=tuple(attentions) if output_attentions else None,
             head_outputs=tuple(head_outputs) if output_head_outputs else None,
         )
-
-    def _embedded(
-        self,
-        given: Tensor,
-        types: Tensor,
-        places: Tensor,
-        unpadding: Unpadding | None,
-        *,
-        is_words: bool,
-        word_matrix: Tensor | None,
-    ) -> Tensor:
-        """The states below the first layer, (batch, seq, hidden), or (tokens, hidden) when unpadded.
-
-        is_words: whether word embeddings were given, not ids.
-        """
-        if unpadding is not None:
-            given, types, places = (
-                unpadding.unpad(part.expand(*given.shape[:2], *part.shape[2:]).flatten(0, 1))
-                for part in (given, types, places)
-            )
-        words = given if is_words else self.embeddings.words_of(given, word_matrix)
-        hidden: Tensor = self.embeddings(words, types, places)
-        return hidden
 
     def _run(self, layer: nn.Module) -> Callable[..., Any]:
         """The layer, or what computes it anew in the backward pass."""

@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bertkit.model.encoder import Embeddings, Encoder, Layer
+from bertkit.model.embeddings import Embeddings
+from bertkit.model.encoder import Encoder, Layer
 from bertkit.model.heads import PretrainingModel
 
 # By measurement (docs/performance.md), on a tiny model.

@@ -4,6 +4,7 @@ In: the mask of real tokens.  Out: an Unpadding, and the two ways between (batch
 Next: attention.py (the one place where rows matter), encoder.py
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,10 @@ class Unpadding:
         """Return (tokens, …) of (batch · seq, …)."""
         rows: Tensor = _Unpad.apply(padded, self)  # type: ignore[no-untyped-call]
         return rows
+
+    def unpad_batch(self, part: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return (tokens, …) of what is (batch, seq, …), or 1 in place of the batch or seq of this shape."""
+        return self.unpad(part.expand(*shape, *part.shape[2:]).flatten(0, 1))
 
     def pad(self, tokens: Tensor) -> Tensor:
         """Return (batch · seq, …) of (tokens, …); what stands at padding is some token's."""
