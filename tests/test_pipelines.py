@@ -293,6 +293,7 @@ REFUSED: list[tuple[str, dict, str]] = [
     ("君", {"masked": False, "mlm_probability": 0.0}, "--mlm_probability above 0"),
     ("君", {"mlm_probability": 1.5}, "--mlm_probability: is not a share"),
     ("君", {"top_k": 0}, "--top_k: is not a positive number\n  value: 0"),
+    ("君", {"top_k": 1.5}, "--top_k: is not a positive number\n  value: 1.5\n  expected: 1 or more, whole"),
     ("君" * 63, {}, "text 2: has 65 tokens, special ones included, but the model has 64 positions\n  value: '君君"),
     ("late " * 70 + MASK, {}, "text 2: has 73 tokens"),
     ("君\ud83d", {}, "half a surrogate pair"),

@@ -5,7 +5,7 @@ Next: fill_mask.py, next_sentence.py, embedding.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,16 @@ READ_AHEAD_TOKENS = 2**15  # what is sorted at a time; answers are held back unt
 BATCH_TOKENS = 1024  # of one forward pass, padding included
 ROWS_WITHOUT_PADDING = 8  # so many rows of one length are a batch of their own, which needs no mask
 MAX_CHARACTERS = 400_000  # of one text; a second of tokenizing
+
+
+def require_top_k(top_k: Any, *, field: str = "top_k") -> None:
+    """Refuse what is no number of answers.
+
+    Raises:
+        InputError: it is below 1, or no whole number.
+    """
+    if type(top_k) is not int or top_k < 1:
+        raise InputError("is not a positive number", field=field, value=top_k, expected="1 or more, whole")
 
 
 def in_order(

@@ -17,7 +17,7 @@ from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load
-from bertkit.pipelines.batches import in_order, require_length, require_short
+from bertkit.pipelines.batches import in_order, require_length, require_short, require_top_k
 from bertkit.pipelines.filled import Candidate, FilledText, MaskedText, string_of
 from bertkit.pipelines.joint import joint_candidates, target_candidates, target_ids
 from bertkit.pipelines.scores import MaskScores
@@ -94,8 +94,7 @@ class FillMask:
             InputError: a text without a [MASK] (masked=True) or without a token that could be hidden, a text longer
                 than the model has positions, a top_k below 1, a target that is not in the vocabulary.
         """
-        if top_k < 1:
-            raise InputError("is not a positive number", field="--top_k", value=top_k, expected="1 or more")
+        require_top_k(top_k, field="--top_k")
         if joint and targets is not None:
             raise InputError("is for one mask at a time", field="--targets", remedy="leave --joint or --targets away")
         found = None if targets is None else list(zip(targets, target_ids(targets, self.tokenizer), strict=True))

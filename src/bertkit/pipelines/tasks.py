@@ -14,7 +14,7 @@ from bertkit.data.answers import Candidate
 from bertkit.data.examples.example import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from bertkit.data.examples.words import joined_words, words_of
 from bertkit.errors import InputError
-from bertkit.pipelines.batches import require_short
+from bertkit.pipelines.batches import require_short, require_top_k
 from bertkit.tasks.opening import open_predictor
 from bertkit.tasks.predicting import Predictor
 from bertkit.tasks.task_settings import TaskName
@@ -53,8 +53,8 @@ class TextClassifier:
         Raises:
             InputError: something else than a text or a pair; a top_k below 1.
         """
-        if top_k is not None and top_k < 1:
-            raise InputError("is not a positive number", field="top_k", value=top_k, expected="1 or more")
+        if top_k is not None:
+            require_top_k(top_k)
         [name, *_] = self.predictor.config.labels
         for _, answer in _asked(self.predictor, texts, _text_example):
             scores = answer.scores or {name: answer.score}
@@ -169,8 +169,7 @@ class QuestionAnswerer:
         Raises:
             InputError: as `answer`; a top_k below 1.
         """
-        if top_k < 1:
-            raise InputError("is not a positive number", field="top_k", value=top_k, expected="1 or more")
+        require_top_k(top_k)
         for _, answer in _asked(self.predictor, questions, _question_example):
             yield [_answer_record(candidate) for candidate in answer.candidates[:top_k]]
 
