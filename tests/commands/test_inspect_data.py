@@ -8,11 +8,13 @@ import pytest
 from toy_run import toy_documents, toy_tokenizer, write_store
 
 from bertkit import cli
+from bertkit.commands import pretrain
 from bertkit.commands.inspect_data import Config, run
 from bertkit.data.masking import MaskingSettings
 from bertkit.data.pairs import PairSettings
 from bertkit.data.store import open_parts
 from bertkit.errors import InputError
+from bertkit.options import values_of
 from bertkit.report import frame
 
 PAIRS = PairSettings(max_seq_length=32)
@@ -126,3 +128,11 @@ def test_without_plotly_nothing_is_counted_first(store: Path, monkeypatch: pytes
 def test_a_number_that_is_too_small_is_named(store: Path, name: str, value: int) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is too small\n  value: {value}\n  expected: \d or more"):
         config_of(store, **{name: value})
+
+
+def test_what_is_shown_by_default_is_what_pretrain_does_by_default() -> None:
+    shown = values_of(Config(store="store"))
+    trained = values_of(pretrain.Config(data_dir="store", output_dir="run"))
+    alike = shown.keys() & trained.keys()
+    assert {"batch_size", "micro_batch_tokens", "seed", "mlm_probability", "pairing"} <= alike
+    assert {name: shown[name] for name in alike} == {name: trained[name] for name in alike}

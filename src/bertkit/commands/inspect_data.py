@@ -20,6 +20,7 @@ from bertkit.data.store import PARTS, Store
 from bertkit.errors import InputError
 from bertkit.options import argument, group, option, values_of
 from bertkit.report.store_page import require_plotly, write_store_page
+from bertkit.tasks.recipes import MASKING_OF_DEFAULT_RECIPE, TRAINING_OF_DEFAULT_RECIPE
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.settings import TrainSettings
 
@@ -29,7 +30,10 @@ NO_SETTINGS = frozenset({"show", "html", "json"})  # they decide nothing of what
 
 @dataclass(frozen=True)
 class Config:
-    """Which part of which store, what to print, and the settings of training that decide pairs, masks and batches."""
+    """Which part of which store, what to print, and the settings of training that decide pairs, masks and batches.
+
+    These are by default those of `bertkit pretrain`.
+    """
 
     store: str = argument(help="folder that `bertkit prepare` wrote")
     part: Literal["train", "validation", "test"] = option("train", help="part of the store")
@@ -38,13 +42,13 @@ class Config:
     )
     html: str | None = option(None, help="file to write the same to, with histograms, as one page that opens offline")
     json: bool = option(False, help="print everything as one line of JSON")
-    batch_size: int = option(32, help="rows a step, over all devices")
+    batch_size: int = option(TRAINING_OF_DEFAULT_RECIPE["batch_size"], help="rows a step, over all devices")
     micro_batch_tokens: int = option(
         TrainSettings().micro_batch_tokens, help="most tokens in one forward pass, padding counted"
     )
     seed: int = option(12345, help="seed of training: order, pairs and masks")
     pairs: PairSettings = group(PairSettings)
-    masking: MaskingSettings = group(MaskingSettings)
+    masking: MaskingSettings = group(MaskingSettings, defaults=MASKING_OF_DEFAULT_RECIPE)
 
     def __post_init__(self) -> None:
         for name, value, smallest in (
