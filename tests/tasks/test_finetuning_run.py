@@ -1,6 +1,7 @@
 """Fine-tuning as a whole: what stands in RUN, which checkpoint is best, resumes, parts, weights, what is said."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,24 @@ def test_tuned_thresholds_are_kept_and_never_make_validation_worse(trained: tupl
         assert results_in(run)["validation"][name] >= best - 1e-9
 
 
-@pytest.mark.parametrize("kind", ["pair", "tags", "choices", "questions2", "multi"])
+def test_the_new_head_of_a_regression_begins_at_the_mean_of_the_labels_in_training(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    still: dict[str, Any] = {"max_steps": 1, "learning_rate": 1e-12}
+    config = config_of("regression", base, tmp_path / "one", **still)
+    finetune(config)
+    lines = Path(config.train_file).read_text(encoding="utf-8").splitlines()
+    mean = statistics.fmean(json.loads(line)["label"] for line in lines)
+    assert f"the new head begins with the mean of the labels in training, {mean:.4g}" in capsys.readouterr().err
+    assert weights_in(tmp_path / "one")["classifier.bias"].item() == pytest.approx(mean)
+    # A head that is there already goes on from where it is.
+    other = write_task(tmp_path, "regression", number=10, seed=5)
+    finetune(config_of("regression", tmp_path / "one", tmp_path / "two", train_file=str(other), **still))
+    assert "begins with the mean" not in capsys.readouterr().err
+    assert weights_in(tmp_path / "two")["classifier.bias"].item() == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("kind", ["pair", "regression", "tags", "choices", "questions2", "multi"])
 def test_a_resume_equals_a_run_that_was_never_stopped(base: Path, tmp_path: Path, kind: str) -> None:
     finetune(config_of(kind, base, tmp_path / "whole"))
     with stopped_before(3):

@@ -26,6 +26,7 @@ from bertkit.tasks.finetuning_data import TaskData, agree_on, build_features, la
 from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
+from bertkit.tasks.sequence_classification import begin_at_the_mean
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
 from bertkit.tasks.tokenizers import fitting_tokenizer
@@ -72,7 +73,9 @@ def open_run(
         checkpoint = find_checkpoint_on_all(runtime, directory, training.resume_from)
     config = replace(data.config, pooling=settings.pooling, classifier_dropout=base.classifier_dropout)
     data.config = config
-    model = _model(base, checkpoint, config, chosen.head, settings)
+    model, newly_made = _model(base, checkpoint, config, chosen.head, settings)
+    if config.problem_type == "regression" and "classifier.bias" in newly_made:
+        begin_at_the_mean(model, data.examples["train"])
     folder = checkpoint or model_directory(base.name_or_path, allow_pickle_weights=base.allow_pickle_weights)
     tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     settings = _within(settings, model.config, chosen.name)
@@ -112,8 +115,11 @@ def _class_weights(
     return weights_of_classes(settings.class_weights, counts, names)
 
 
-def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head, settings: TaskSettings) -> TaskModel:
-    """The model with the head that the data needs; a head in the folder with other labels or layers is not taken.
+def _model(
+    base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head, settings: TaskSettings
+) -> tuple[TaskModel, list[str]]:
+    """The model with the head that the data needs, and what of it is new; a head of the folder with other labels or
+    layers is not taken.
 
     Layers above those that the head reads are left away; those of a checkpoint were when the run began.
     """
@@ -141,11 +147,11 @@ def _model(base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Hea
         if config.num_hidden_layers < model.config.num_hidden_layers:
             say(f"the model ends after layer {config.num_hidden_layers} of {model.config.num_hidden_layers}")
     if config == model.config:
-        return model
+        return model, report.newly_made
     again, state = build(config, head=head, task=task), model.state_dict()
     again.load_state_dict({name: state[name] for name in again.state_dict()})
     assert isinstance(again, TaskModel)
-    return again
+    return again, report.newly_made
 
 
 def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskSettings:
