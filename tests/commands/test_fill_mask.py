@@ -137,7 +137,7 @@ def test_without_texts_or_with_both_kinds_it_says_how(folder: str, capsys: pytes
         (["--masked", "true", toy.RIVER], "text 1: holds no [MASK]"),
         ([toy.RIVER, ""], "text 2: holds no token"),
         ([toy.RIVER, "late " * 63], "text 2: has 65 tokens, special ones included, but the model has 64 positions"),
-        (["--top_k", "0", toy.RIVER], "--top_k: is not a positive number"),
+        (["--top_k", "0", toy.RIVER], "--top_k: is no number of answers"),
         (["--mlm_probability", "2", toy.RIVER], "--mlm_probability: is not a share"),
         (["--input_file", "nowhere.txt"], "nowhere.txt: does not exist"),
     ],

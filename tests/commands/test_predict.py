@@ -334,8 +334,8 @@ def test_an_option_of_another_task_is_refused(
 @pytest.mark.parametrize(
     ("kind", "flags"),
     [
-        ("single", ("--label_column", "label", "--problem_type", "regression")),
-        ("tags", ("--scheme", "IOB1", "--tag_column", "2", "--repair_tags")),
+        ("single", ("--problem_type", "regression")),
+        ("tags", ("--scheme", "IOB1", "--repair_tags")),
         ("questions", ("--repair_offsets", "--on_bad_answers", "drop")),
     ],
 )

@@ -350,6 +350,23 @@ def test_a_classifier_with_other_labels_is_one_that_the_file_lacks(tmp_path: Pat
     assert model.task.labels == labels
 
 
+def test_a_classifier_of_another_problem_is_one_that_the_file_lacks(tmp_path: Path) -> None:
+    folder_of(tmp_path, "sequence_classification", task=dataclasses.replace(MOODS, problem_type="regression"))
+    with pytest.raises(InputError, match="the file's classifier is for regression"):
+        load(tmp_path, head="sequence_classification", task=MOODS)
+    edit_config(tmp_path, problem_type=None)  # as Hugging Face's files may have it: of three labels nothing is known
+    assert load(tmp_path, head="sequence_classification", task=MOODS).task == MOODS
+
+
+def test_one_label_without_a_problem_is_a_regression(tmp_path: Path) -> None:
+    one = TaskConfig(labels=("a",), problem_type="regression")
+    edit_config(folder_of(tmp_path, "sequence_classification", task=one), problem_type=None)
+    assert load(tmp_path, head="sequence_classification", task=one).task == one
+    several = dataclasses.replace(one, problem_type="multi_label_classification")
+    with pytest.raises(InputError, match="the file's classifier is for regression"):
+        load(tmp_path, head="sequence_classification", task=several)
+
+
 def test_the_classifier_of_a_file_is_loaded_with_what_config_json_says_of_it(tmp_path: Path) -> None:
     task = dataclasses.replace(MOODS, problem_type="multi_label_classification", classifier_dropout=0.4)
     expected = model_of("sequence_classification", task=task)

@@ -118,16 +118,18 @@ LABELS = {
     "multi_label": TaskConfig(("a", "b", "c"), problem_type="multi_label_classification", pooling="cls"),
     "mixed_layers": TaskConfig(("a", "b"), layers=(1, 2), combine="weighted"),
     "mean": TaskConfig(("a", "b"), pooling="mean"),
+    "choices_mean": TaskConfig(pooling="mean"),
     "token_classification": TaskConfig(("O", "B-PLACE", "I-PLACE")),
     "multiple_choice": TaskConfig(),
     "question_answering": TaskConfig(),
 }
-ALIKE = ("regression", "multi_label", "mixed_layers", "mean")  # to sequence_classification
+ALIKE = ("regression", "multi_label", "mixed_layers", "mean", "choices_mean")  # to the heads that stand here by name
 TASK_OUTPUTS = {**dict.fromkeys(LABELS, ("logits",)), "question_answering": ("start_logits", "end_logits")}
 
 
 def task_export(name: str) -> Exportable:
-    head = name if name in get_args(Head) else "sequence_classification"
+    head = "multiple_choice" if name == "choices_mean" else name
+    head = head if head in get_args(Head) else "sequence_classification"
     torch.manual_seed(0)
     model = build(toy.toy_config(), head=head, task=LABELS[name]).eval()  # type: ignore[arg-type]
     with torch.no_grad():

@@ -116,6 +116,41 @@ def test_a_head_that_reads_other_layers_is_made_anew(tmp_path: Path, head: Head)
     assert report.newly_made == []
 
 
+@pytest.mark.parametrize(
+    ("saved", "wanted"),
+    [
+        ({"layers": (-1,), "combine": "sum"}, {"layers": (3,), "combine": "concat"}),
+        ({"layers": (-1,), "combine": "last"}, {}),
+        ({}, {"layers": (1, 3), "combine": "last"}),
+        ({"layers": (1, 2), "combine": "sum"}, {"layers": (-2, 1), "combine": "sum"}),
+        ({"layers": (1, 2), "combine": "mean"}, {"layers": (2, 1), "combine": "mean"}),
+    ],
+)
+def test_what_is_read_alike_is_the_same_head(tmp_path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    save(tmp_path, made("token_classification", **saved), files={})
+    task = TaskConfig(labels=("a", "b"), **wanted)
+    assert load_with_report(tmp_path, head="token_classification", task=task)[1].newly_made == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted"),
+    [
+        ({}, {"layers": (2,)}),
+        ({"layers": (1, 2), "combine": "sum"}, {"layers": (1, 2), "combine": "mean"}),
+        (
+            {"layers": (1, 2), "combine": "concat", "pooling": "cls"},
+            {"layers": (2, 1), "combine": "concat", "pooling": "cls"},
+        ),
+        ({"layers": (1, 2), "combine": "weighted"}, {"layers": (2, 1), "combine": "weighted"}),
+    ],
+)
+def test_what_is_read_otherwise_is_another_head(tmp_path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    save(tmp_path, made("sequence_classification", **saved), files={})
+    task = TaskConfig(labels=("a", "b"), **wanted)
+    with pytest.raises(InputError, match="the file's head reads other layers"):
+        load(tmp_path, head="sequence_classification", task=task)
+
+
 def test_a_new_mix_begins_as_the_mean(tmp_path: Path) -> None:
     save(tmp_path, made("token_classification"), files={})
     task = TaskConfig(labels=("a", "b"), layers=(1, 2), combine="weighted")
@@ -132,6 +167,14 @@ def test_a_damaged_mix_in_a_configuration_is_refused(tmp_path: Path, entry: Any)
     (tmp_path / "config.json").write_text(json.dumps({**values, "layer_mix": entry}), encoding="utf-8")
     with pytest.raises(InputError, match="layer_mix: is no mix of layers"):
         load(tmp_path, head="token_classification")
+
+
+def test_a_pooling_that_is_none_in_a_configuration_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, made("sequence_classification"), files={})
+    values = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**values, "classifier_pooling": "max"}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"config\.json: classifier_pooling: is not known\n  value: 'max'"):
+        load(tmp_path, head="sequence_classification")
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,13 @@ def test_a_text_is_scored_by_a_linear_layer_over_what_stands_for_it(pooling: str
 
 
 @pytest.mark.parametrize("pooling", get_args(Pooling))
+@pytest.mark.parametrize("shape", [(3, 1), (1, 1), (1, 7)])
+def test_a_mask_of_one_row_or_column_stands_for_all(pooling: str, shape: tuple[int, int]) -> None:
+    model, ones = text_model(pooling=pooling), torch.ones(shape)
+    assert_equal(model(INPUT_IDS, attention_mask=ones).logits, model(INPUT_IDS).logits)
+
+
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 def test_a_choice_is_scored_as_a_text(pooling: str) -> None:
     model = seeded(lambda: MultipleChoiceModel(CONFIG, task=TaskConfig(pooling=pooling)))  # type: ignore[arg-type]
     rows, mask = CHOICES.flatten(0, 1), CHOICES.flatten(0, 1) != 0

@@ -77,9 +77,9 @@ def test_the_best_come_first_and_top_k_cuts(folders: dict[str, Path]) -> None:
     assert [record["score"] for record in records] == sorted((r["score"] for r in records), reverse=True)
     assert sum(record["score"] for record in records) == pytest.approx(1)
     assert classifier("孤舟照西窗", top_k=2) == records[:2]
-    with pytest.raises(InputError, match="top_k: is not a positive number"):
+    with pytest.raises(InputError, match="top_k: is no number of answers"):
         classifier("孤舟", top_k=0)
-    with pytest.raises(InputError, match=r"top_k: is not a positive number\n  value: 1.5"):
+    with pytest.raises(InputError, match=r"top_k: is no number of answers\n  value: 1.5"):
         classifier("孤舟", top_k=1.5)  # type: ignore[arg-type]
 
 
@@ -143,7 +143,7 @@ def test_answers_stand_where_they_say(folders: dict[str, Path], kind: str) -> No
     best = next(answerer.candidates(asked[:1], top_k=3))
     assert len(best) == 3
     assert [record["score"] for record in best] == sorted((r["score"] for r in best), reverse=True)
-    with pytest.raises(InputError, match="top_k: is not a positive number"):
+    with pytest.raises(InputError, match="top_k: is no number of answers"):
         next(answerer.candidates(asked, top_k=0))
 
 

@@ -1,5 +1,6 @@
 """Batches of fine-tuning: the largest is tried as large as any gets, and what is counted of a step is what it has."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_what_is_counted_of_a_step_is_what_its_batches_hold(parts: Parts) -> Non
                 for batch, m in zip(found.micro_batches, masks, strict=True)
             ]
             assert found.tokens == sum(real)
+
+
+@pytest.mark.parametrize("kind", ["single", "choices"])
+def test_a_mean_is_counted_with_the_last_layer_finished_everywhere(tmp_path: Path, kind: str) -> None:
+    parts = parts_of(kind, tmp_path)
+    by_cls = source_of(parts).step(0)
+    parts.model.task = replace(parts.model.task, pooling="mean")
+    by_mean = source_of(parts).step(0)
+    squares = sum(rows * width**2 for rows, width in map(shape, by_mean.micro_batches))
+    costs = {"tokens": by_mean.tokens, "squares": squares, "targets": 0, "pairs": 0, "read": None}
+    assert by_mean.flops == pytest.approx(training_flops(parts.model.config, **costs))
+    assert by_mean.flops > by_cls.flops
 
 
 def test_choices_of_different_numbers_stay_within_the_tokens_asked_for(tmp_path: Path) -> None:

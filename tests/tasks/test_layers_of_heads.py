@@ -57,6 +57,18 @@ def test_a_model_of_the_first_layer_is_a_plain_bert_that_ends_there(tmp_path: Pa
     assert len(mine.encoder.layers) == 1 < len(before.layers)
 
 
+@pytest.mark.parametrize("kind", ["single", "choices", "tags", "questions"])
+def test_a_head_that_was_trained_on_another_layer_is_made_anew(
+    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    first = tuned(tmp_path / "first", base, kind)
+    capsys.readouterr()
+    tuned(tmp_path / "second", first, kind, layers=[1])
+    assert "the file's head reads other layers" in capsys.readouterr().err
+    tuned(tmp_path / "third", tmp_path / "second" / "run", kind, layers=[-1], combine="sum")
+    assert "newly made" not in capsys.readouterr().err
+
+
 def test_layers_above_those_that_are_read_are_left_away(tmp_path: Path, base: Path) -> None:
     folder = tuned(tmp_path, base, "tags", layers=[0, 1], combine="concat")
     model: Any = open_predictor(folder).model

@@ -102,4 +102,4 @@ def test_letters_are_places(tmp_path: Path) -> None:
     [example] = read_examples(TASK.name, str(path), reading, report, labelled=True, flag="--train_file")
     assert TASK.gold(example) == 2
     assert TASK.text(example) == "q\n0. a\n1. b\n2. c"
-    assert TASK.check([example], CONFIG, reading, report) == [example]
+    assert TASK.check([example], CONFIG, reading, report, knowledge=Knowledge()) == [example]

@@ -206,7 +206,7 @@ def test_the_training_part_says_whether_answers_may_be_empty() -> None:
     assert TASK.resolve({"train": [question("hill")]}, ReadingSettings(), report)[2] == Knowledge()
     assert TASK.gold(question("hill")) == ["hill"]
     assert TASK.text(question("hill")) == f"the moon\n{CONTEXT}"
-    assert TASK.check([question()], CONFIG, ReadingSettings(), report) == [question()]
+    assert TASK.check([question()], CONFIG, ReadingSettings(), report, knowledge=Knowledge()) == [question()]
 
 
 def test_answers_stand_where_they_are_said_to_whatever_stands_before(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from bertkit.data.examples.example import TextExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import IGNORE_INDEX
 from bertkit.data.text_features import TextFeatures
-from bertkit.errors import InputErrors
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.sequence_classification import NO_CORRELATION, SequenceClassification, TextAnswer
@@ -247,15 +247,24 @@ def test_the_threshold_is_tuned_to_the_best_micro_f1() -> None:
     assert task.tuned([], [], Knowledge(threshold=0.5)).threshold == 0.5
 
 
+def test_another_problem_type_than_the_models_is_refused() -> None:
+    reading = ReadingSettings(problem_type="regression")
+    said = r"--problem_type: is not what the model was trained for\n  value: 'regression'\n  expected: single_label"
+    with pytest.raises(InputError, match=said):
+        SequenceClassification().check([example(0, label="1")], LABELS, reading, ExampleReport(), knowledge=Knowledge())
+
+
 def test_the_labels_of_other_data_must_be_the_models() -> None:
     task, reading = SequenceClassification(), ReadingSettings()
     with pytest.raises(InputErrors, match=r"f:2: label: the label is not one of the model's\n  value: 'c'"):
-        task.check([example(0, label="a"), example(1, label="c")], LABELS, reading, ExampleReport())
+        task.check(
+            [example(0, label="a"), example(1, label="c")], LABELS, reading, ExampleReport(), knowledge=Knowledge()
+        )
     with pytest.raises(InputErrors, match=r"f:1: label: the label is no finite number"):
-        task.check([example(0, label="a")], NUMBER, reading, ExampleReport())
+        task.check([example(0, label="a")], NUMBER, reading, ExampleReport(), knowledge=Knowledge())
     with pytest.raises(InputErrors, match=r"f:1: label: the label is a list"):
-        task.check([example(0, labels=("a",))], LABELS, reading, ExampleReport())
-    [found] = task.check([example(0, label="2")], NUMBER, reading, ExampleReport())
+        task.check([example(0, labels=("a",))], LABELS, reading, ExampleReport(), knowledge=Knowledge())
+    [found] = task.check([example(0, label="2")], NUMBER, reading, ExampleReport(), knowledge=Knowledge())
     assert (found.score, found.label) == (2.0, None)
 
 

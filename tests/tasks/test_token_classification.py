@@ -15,7 +15,7 @@ from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_features import TagFeatures
-from bertkit.errors import InputErrors
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.example_files import read_examples
 from bertkit.tasks.task_settings import Knowledge, TaskSettings
@@ -172,11 +172,40 @@ def test_other_schemes_become_iob2(tmp_path: Path) -> None:
     assert (config.labels, knowledge.scheme) == (("B-X", "I-X"), "BIOES")
 
 
+def test_other_data_is_read_by_the_scheme_of_the_training_where_its_tags_allow_it() -> None:
+    chunks, task = sentence("a b c", "NN B-NP B-NP"), TaskConfig(labels=("B-NP", "NN", "O"))
+    with pytest.raises(InputErrors, match="the tag is none of IOB2"):
+        TASK.check([chunks], task, ReadingSettings(), ExampleReport(), knowledge=Knowledge())
+    report = ExampleReport()
+    [found] = TASK.check([chunks], task, ReadingSettings(), report, knowledge=Knowledge(scheme="classes"))
+    assert found.tags == ("NN", "B-NP", "B-NP")
+    assert "tags: classes, as in the training of the model" in report.notes
+    # IOB1 is not IOB2, whatever was trained on; and what is asked for goes before both.
+    inside = sentence("a b", "I-X I-X")
+    for knowledge in (Knowledge(scheme="IOB2"), Knowledge(scheme="BIOES"), Knowledge()):
+        [found] = TASK.check([inside], ENTITIES, ReadingSettings(), ExampleReport(), knowledge=knowledge)
+        assert found.tags == ("B-X", "I-X")
+    with pytest.raises(InputErrors, match="IOB2, by --scheme"):
+        TASK.check(
+            [inside], ENTITIES, ReadingSettings(scheme="IOB2"), ExampleReport(), knowledge=Knowledge(scheme="IOB1")
+        )
+
+
+def test_tags_named_as_entities_are_no_plain_classes() -> None:
+    reading, report = ReadingSettings(scheme="classes"), ExampleReport()
+    with pytest.raises(InputError, match=r"--scheme: does not fit the names of the tags, which mark entities"):
+        TASK.resolve({"train": [sentence("a b", "B-X O")]}, reading, report)
+    with pytest.raises(InputError, match=r"--scheme: does not fit the names of the tags, which mark words"):
+        TASK.check([sentence("a b", "B I")], WORDS, reading, report, knowledge=Knowledge())
+
+
 def test_the_tags_of_other_data_must_be_the_models() -> None:
     report = ExampleReport()
     with pytest.raises(InputErrors, match=r"f:1: tag: the tag is not one of the model's\n  value: 'B-Z'"):
-        TASK.check([sentence("a b", "B-Z O")], ENTITIES, ReadingSettings(), report)
-    assert TASK.check([sentence("a b", "B-X O")], ENTITIES, ReadingSettings(), ExampleReport())[0].tags == ("B-X", "O")
+        TASK.check([sentence("a b", "B-Z O")], ENTITIES, ReadingSettings(), report, knowledge=Knowledge())
+    assert TASK.check([sentence("a b", "B-X O")], ENTITIES, ReadingSettings(), ExampleReport(), knowledge=Knowledge())[
+        0
+    ].tags == ("B-X", "O")
 
 
 def tags_of(example: TaggedExample, *, length: int = 64) -> list[str]:

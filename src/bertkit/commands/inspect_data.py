@@ -59,6 +59,13 @@ class Config:
         ):
             if value < smallest:
                 raise InputError("is too small", field=f"--{name}", value=value, expected=f"{smallest} or more")
+        if self.masking.final_mlm_probability is not None:
+            raise InputError(
+                "belongs to training, where the rate changes by step",
+                field="--final_mlm_probability",
+                value=self.masking.final_mlm_probability,
+                remedy="look at one rate: --mlm_probability",
+            )
 
     @property
     def num_rows(self) -> int:

@@ -12,9 +12,9 @@ from bertkit.model.architectures import ARCHITECTURES, CLASSIFIERS, NEEDS_BERTKI
 from bertkit.model.config import BertConfig, config_from_json, json_object
 from bertkit.model.foreign_folder import ForeignFolder
 from bertkit.model.huggingface import PREFIX, WORD_EMBEDDINGS, canonical_names
-from bertkit.model.layer_mix import checked_layers
+from bertkit.model.layer_mix import normal_mix
 from bertkit.model.recognition import require_prefix_of_bert
-from bertkit.model.task_config import TaskConfig, mix_from_json, same_labels, task_from_json
+from bertkit.model.task_config import TaskConfig, reading_from_json, same_labels, task_from_json
 from bertkit.model.weights import Weights, open_weights
 
 CONFIG = "config.json"
@@ -108,35 +108,41 @@ def task_of(found: Contents, head: Head | None, task: TaskConfig | None) -> tupl
     head: one of fine-tuning; task: what it is to be, None for what config.json says.
 
     Raises:
-        InputError: an entry of config.json on labels or layers is of another type or out of range.
+        InputError: an entry of config.json on labels, pooling or layers is of another type or out of range.
     """
     file = found.path.parent / CONFIG
-    saved_mix = TaskConfig(**mix_from_json(found.values, file=file))
-    other = "" if task is None or _same_mix(task, saved_mix, found) else "the file's head reads other layers"
-    if head not in CLASSIFIERS:
-        return task or saved_mix, other if "qa_outputs.weight" in found.names else ""
-    weight = found.names.get("classifier.weight")
+    name = "classifier.weight" if head in CLASSIFIERS else "qa_outputs.weight"
+    weight = found.names.get(name)
     shape = found.weights.shapes[weight] if weight is not None else ()
-    trained = trained_classifier(found.values)
+    trained = trained_classifier(found.values) if head in CLASSIFIERS else None
     foreign = f"the file's classifier is that of a {ARCHITECTURES[trained]}" if trained not in (None, head) else ""
-    rows = shape[0] if len(shape) == 2 and shape[0] > 0 and head != "multiple_choice" and not foreign else None
-    saved = task_from_json(found.values, num_labels=rows, file=file)
+    labelled = head in ("sequence_classification", "token_classification")
+    rows = shape[0] if len(shape) == 2 and shape[0] > 0 and labelled and not foreign else None
+    saved = (
+        task_from_json(found.values, num_labels=rows, file=file)
+        if head in CLASSIFIERS
+        else TaskConfig(**reading_from_json(found.values, file=file))
+    )
     if weight is None:
         return task or saved, ""
-    if task is not None and head != "multiple_choice" and not foreign and not same_labels(task.labels, saved.labels):
-        shown = ", ".join(saved.labels[:SHOWN_NAMES]) + ("…" if saved.num_labels > SHOWN_NAMES else "")
-        foreign = f"the file's classifier has other labels ({saved.num_labels}: {shown})"
-    if task is not None:
-        if not other and head != "token_classification" and task.pooling != saved.pooling:
-            other = f"the file's head reads {saved.pooling}, not {task.pooling}"
-        return task, foreign or other
     if head == "multiple_choice" and shape[:1] != (1,) and not foreign:
         foreign = f"the file's classifier has {shape[0] if shape else 0} scores a text, not one"
-    return saved, foreign
+    if task is not None and not foreign:
+        foreign = _difference(found, head, saved, task)
+    return task or saved, foreign
 
 
-def _same_mix(one: TaskConfig, other: TaskConfig, found: Contents) -> bool:
-    """Whether two heads read the same of the layers."""
+def _difference(found: Contents, head: Head | None, saved: TaskConfig, wanted: TaskConfig) -> str:
+    """Why the head in the file does not compute what is wanted; "" where it does."""
+    if head in ("sequence_classification", "token_classification") and not same_labels(wanted.labels, saved.labels):
+        shown = ", ".join(saved.labels[:SHOWN_NAMES]) + ("…" if saved.num_labels > SHOWN_NAMES else "")
+        return f"the file's classifier has other labels ({saved.num_labels}: {shown})"
+    # Of several labels Hugging Face's files need not say which loss they had.
+    problem_is_known = found.values.get("problem_type") is not None or saved.num_labels == 1
+    if head == "sequence_classification" and problem_is_known and saved.problem_type != wanted.problem_type:
+        return f"the file's classifier is for {saved.problem_type}"
+    if head in ("sequence_classification", "multiple_choice") and saved.pooling != wanted.pooling:
+        return f"the file's head reads {saved.pooling}, not {wanted.pooling}"
     last = found.config.num_hidden_layers
-    layers = [checked_layers(task.layers or (last,), num_hidden_layers=last) for task in (one, other)]
-    return layers[0] == layers[1] and (one.combine == other.combine or one.layers is other.layers is None)
+    mixes = [normal_mix(task.layers, task.combine, num_hidden_layers=last) for task in (saved, wanted)]
+    return "" if mixes[0] == mixes[1] else "the file's head reads other layers"

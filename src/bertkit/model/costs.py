@@ -11,7 +11,7 @@ BACKWARD = 2  # a backward pass has two matrix products for each of the forward 
 def forward_flops(
     config: BertConfig, *, tokens: int, squares: int, targets: int, pairs: int, read: int | None = None
 ) -> float:
-    """Return the multiplications and additions in the matrix products of one forward pass of pre-training.
+    """Return the multiplications and additions in the matrix products of one forward pass.
 
     tokens: what goes through the layers; squares: sum over the rows of their squared length.
     targets: positions at which the masked-LM head is computed; pairs: rows of the next-sentence head.

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
-from bertkit.model.encoder import Encoder, EncoderOutput
-from bertkit.model.losses import in_float32
-from bertkit.model.task_config import Combine, Pooling, TaskConfig
+from bertkit.model.encoder import EncoderOutput
+from bertkit.model.task_config import Combine, TaskConfig
 
 
 class LayerMix(nn.Module):
@@ -62,12 +61,11 @@ def mix_of(task: TaskConfig, config: BertConfig, *, pooler: bool) -> LayerMix | 
     Raises:
         InputError: what LayerMix raises; layers side by side before a pooler.
     """
-    if task.layers is None:
-        return None
     width, last = config.hidden_size, config.num_hidden_layers
-    mix = LayerMix(task.layers, combine=task.combine, num_hidden_layers=last, hidden_size=width)
-    if mix.combine != "weighted" and (mix.layers == (last,) or (mix.combine == "last" and last in mix.layers)):
+    combine, layers = normal_mix(task.layers, task.combine, num_hidden_layers=last)
+    if (combine, layers) == ("last", (last,)):
         return None
+    mix = LayerMix(layers, combine=combine, num_hidden_layers=last, hidden_size=width)
     if pooler and mix.output_size != width:
         raise InputError(
             f"makes {mix.output_size} numbers of a token, and the pooler takes {width}",
@@ -91,37 +89,25 @@ def features(encoded: EncoderOutput, mix: LayerMix | None) -> Tensor:
     return mix(encoded.hidden_states)  # type: ignore[no-any-return]
 
 
-def text_positions(encoder: Encoder, given: Tensor | None, *, pooling: Pooling, whole: bool) -> Tensor | None:
-    """Return the encoder's read_positions where [CLS] is all that is read of its rows; None where more is.
+def normal_mix(
+    layers: Sequence[int] | None, combine: Combine, *, num_hidden_layers: int
+) -> tuple[Combine, tuple[int, ...]]:
+    """Return how layers become one, spelt in one way: what is computed alike is equal.
 
-    given: input_ids (batch, seq) or inputs_embeds (batch, seq, hidden); whole: whole states are asked for.
+    layers: None: the last one.
+
+    >>> normal_mix([-1], "sum", num_hidden_layers=4), normal_mix([3, 1], "sum", num_hidden_layers=4)
+    (('last', (4,)), ('sum', (1, 3)))
+
+    Raises:
+        InputError: what `checked_layers` raises.
     """
-    if whole or pooling == "mean" or given is None:
-        return None
-    if torch.compiler.is_compiling():  # an export keeps to the plain path
-        return None
-    batch, seq = given.shape[:2]
-    rows = 0 if encoder.pooler is not None else batch  # the pooler's positions are the encoder's own matter
-    return torch.arange(0, rows * seq, seq, device=given.device)
-
-
-def text_features(
-    encoder: Encoder, encoded: EncoderOutput, mix: LayerMix | None, *, pooling: Pooling, attention_mask: Tensor | None
-) -> Tensor:
-    """Return what a head reads of a row, (batch, width), by TaskConfig.pooling.
-
-    Source: Hugging Face's ModernBERT for the mean, which is that of sentence-transformers, too.
-    """
-    if mix is None and encoded.pooler_output is not None:
-        return encoded.pooler_output
-    states = features(encoded, mix)  # (batch, seq, width), or (batch, width) where only [CLS] was read
-    if pooling == "mean":
-        wide = in_float32(states)
-        weights = wide.new_ones(1, wide.size(1)) if attention_mask is None else attention_mask.to(wide)
-        totals = (wide * weights[..., None]).sum(1)  # (batch, width)
-        return (totals / weights.sum(1, keepdim=True).clamp(min=1)).to(states)  # (a row of padding alone: 0)
-    first = states if states.dim() == 2 else states[:, 0]  # (batch, width)
-    return first if encoder.pooler is None else torch.tanh(encoder.pooler(first))
+    if layers is None:
+        return "last", (num_hidden_layers,)
+    chosen = checked_layers(layers, num_hidden_layers=num_hidden_layers)
+    if combine == "last" or (len(chosen) == 1 and combine != "weighted"):
+        return "last", (max(chosen),)
+    return combine, tuple(sorted(chosen)) if combine in ("sum", "mean") else chosen
 
 
 def checked_layers(layers: Sequence[int], *, num_hidden_layers: int) -> tuple[int, ...]:

@@ -92,8 +92,8 @@ def load_with_report(
         encoder alone.
     allow_new_head: draw a head (or pooler) that the file lacks at random; never a part of the encoder's layers.
     allow_pickle_weights: open pytorch_model.bin where there is no safetensors file, for tensors and nothing else.
-    task: what the head of fine-tuning is to be; None: what config.json says. A head in the file with other labels
-        than these is one that the file lacks.
+    task: what the head of fine-tuning is to be; None: what config.json says. A head in the file with other labels,
+        of another problem type, or that reads something else of the encoder, is one that the file lacks.
 
     Raises:
         InputError: no such folder or file, a config that is no BERT's, a tensor missing or of another shape than the

@@ -107,9 +107,7 @@ def task_from_json(values: dict[str, Any], *, num_labels: int | None, file: str 
     if names is None or len(names) != count:
         names = default_labels(count)
     given = {key: values[key] for key in ("problem_type", "classifier_dropout") if values.get(key) is not None}
-    if values.get(POOLING_KEY) is not None:
-        given["pooling"] = values[POOLING_KEY]
-    given |= mix_from_json(values, file=file)
+    given |= reading_from_json(values, file=file)
     if "problem_type" not in given and count == 1:
         given["problem_type"] = "regression"
     try:
@@ -120,20 +118,25 @@ def task_from_json(values: dict[str, Any], *, num_labels: int | None, file: str 
         ) from None
 
 
-def mix_from_json(values: dict[str, Any], *, file: str | Path) -> dict[str, Any]:
-    """Return which layers a head reads, as {"layers", "combine"} of a TaskConfig; {} where it is the last.
+def reading_from_json(values: dict[str, Any], *, file: str | Path) -> dict[str, Any]:
+    """Return what of the encoder a head reads, as `pooling`, `layers` and `combine` of a TaskConfig.
+
+    layers and combine are left out where it is the last layer.
 
     Raises:
-        InputError: the entry is something else.
+        InputError: an entry is something else.
     """
-    mix = values.get(MIX_KEY)
+    pooling, mix = values.get(POOLING_KEY) or TaskConfig.pooling, values.get(MIX_KEY)
+    if pooling not in get_args(Pooling):
+        known = " | ".join(get_args(Pooling))
+        raise InputError("is not known", file=file, field=POOLING_KEY, value=pooling, expected=known)
     if mix is None:
-        return {}
+        return {"pooling": pooling}
     layers, combine = (mix.get("layers"), mix.get("combine")) if isinstance(mix, dict) else (None, None)
     if not isinstance(layers, list) or not all(type(layer) is int for layer in layers) or not isinstance(combine, str):
         expected = '{"layers": [1, 2], "combine": "sum"}'
         raise InputError("is no mix of layers", file=file, field=MIX_KEY, value=mix, expected=expected)
-    return {"layers": tuple(layers), "combine": combine}
+    return {"pooling": pooling, "layers": tuple(layers), "combine": combine}
 
 
 def _names(values: dict[str, Any], *, file: str | Path) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, EncoderOutput, initialise
-from bertkit.model.layer_mix import features, mix_of, text_features, text_positions, width_of
+from bertkit.model.layer_mix import features, mix_of, width_of
 from bertkit.model.losses import (
     check_choices,
     check_class_weights,
@@ -23,6 +23,7 @@ from bertkit.model.losses import (
     mean,
     position_loss,
 )
+from bertkit.model.pooling import read_texts
 from bertkit.model.task_config import TaskConfig
 from bertkit.products import Linear
 
@@ -88,22 +89,21 @@ class SequenceClassificationModel(nn.Module):
             InputError: labels or weights of a wrong shape or out of range; an option the problem type has not; an
                 input refused.
         """
-        output_states = output_hidden_states or self.mix is not None
-        whole = output_states or output_attentions
-        given = input_ids if input_ids is not None else inputs_embeds
-        encoded = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            read_positions=text_positions(self.encoder, given, pooling=self.task.pooling, whole=whole),
-            padding_is_read=False,
-            output_hidden_states=output_states,
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+        }
+        read, encoded = read_texts(
+            self.encoder,
+            self.mix,
+            inputs,
+            pooling=self.task.pooling,
+            output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
-        )
-        pooling = self.task.pooling
-        read = text_features(self.encoder, encoded, self.mix, pooling=pooling, attention_mask=attention_mask)
+        )  # (batch, width)
         logits = self.classifier(self.dropout(read))  # (batch, labels)
         loss = None if labels is None else self._loss(logits, labels, class_weights, label_smoothing)
         return _output(loss, logits, encoded, output_hidden_states)
@@ -229,21 +229,21 @@ class MultipleChoiceModel(nn.Module):
             shape = None if given is None else tuple(given.shape)
             raise InputError(f"has shape {shape}", field="input_ids", expected="(batch, choices, seq)")
         batch, choices = given.shape[:2]
-        output_states = output_hidden_states or self.mix is not None
-        whole = output_states or output_attentions
-        encoded = self.encoder(
-            _rows(input_ids),
-            attention_mask=_rows(attention_mask),
-            token_type_ids=_rows(token_type_ids),
-            position_ids=_rows(position_ids),
-            inputs_embeds=_rows(inputs_embeds),
-            read_positions=text_positions(self.encoder, _rows(given), pooling=self.task.pooling, whole=whole),
-            padding_is_read=False,
-            output_hidden_states=output_states,
+        inputs = {
+            "input_ids": _rows(input_ids),
+            "attention_mask": _rows(attention_mask),
+            "token_type_ids": _rows(token_type_ids),
+            "position_ids": _rows(position_ids),
+            "inputs_embeds": _rows(inputs_embeds),
+        }
+        read, encoded = read_texts(
+            self.encoder,
+            self.mix,
+            inputs,
+            pooling=self.task.pooling,
+            output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
-        )
-        pooling, mask = self.task.pooling, _rows(attention_mask)
-        read = text_features(self.encoder, encoded, self.mix, pooling=pooling, attention_mask=mask)
+        )  # (batch · choices, width)
         logits = self.classifier(self.dropout(read)).view(batch, choices)  # (batch, choices)
         if choice_mask is not None:
             check_choices(choice_mask, labels, shape=logits.shape)

@@ -5,6 +5,7 @@ Next: fill_mask.py, next_sentence.py, embedding.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,8 +31,8 @@ def require_top_k(top_k: Any, *, field: str = "top_k") -> None:
     Raises:
         InputError: it is below 1, or no whole number.
     """
-    if type(top_k) is not int or top_k < 1:
-        raise InputError("is not a positive number", field=field, value=top_k, expected="1 or more, whole")
+    if not isinstance(top_k, Integral) or top_k < 1:
+        raise InputError("is no number of answers", field=field, value=top_k, expected="a whole number, 1 or more")
 
 
 def in_order(

@@ -1,6 +1,6 @@
 """What the four tasks of fine-tuning have in common, as the run, the evaluation and the predictions see them.
 
-In: nothing.  Out: the protocol FineTuningTask, and the settings of all tasks.  Next: sequence_classification.py
+In: nothing.  Out: the protocol FineTuningTask, and how a model's scores come about.  Next: sequence_classification.py
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,13 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
         ...
 
     def check(
-        self, examples: Sequence[Example], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
+        self,
+        examples: Sequence[Example],
+        model: TaskConfig,
+        settings: ReadingSettings,
+        report: ExampleReport,
+        *,
+        knowledge: Knowledge,
     ) -> list[Example]:
         """Return labelled examples with the labels of a trained model."""
         ...
@@ -129,11 +135,6 @@ class FineTuningTask(Protocol[Example, Feature, Answer]):
     def shown(self, example: Example, answer: Answer, *, task: TaskConfig) -> dict[str, Any]:
         """Return what the report needs besides: `error`, 0 where the answer is right, else how wrong it is; places."""
         ...
-
-
-def task_config_of(model: TaskModel) -> TaskConfig:
-    """Return the labels of a model, with a stand-in for the head that has none."""
-    return model.task
 
 
 LABELS = frozenset({"labels", "positions"})  # of a batch: what the encoder is not given

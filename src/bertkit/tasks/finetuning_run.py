@@ -22,7 +22,7 @@ from bertkit.files import write_atomically
 from bertkit.model.architectures import TaskModel, architecture_of, needs_bertkit
 from bertkit.model.card import task_card
 from bertkit.model.pretrained import load, model_files
-from bertkit.tasks.finetuning import FineTuningTask, Metrics, Outputs, task_config_of
+from bertkit.tasks.finetuning import FineTuningTask, Metrics, Outputs
 from bertkit.tasks.finetuning_data import TaskData
 from bertkit.tasks.finetuning_source import FeatureSource, TaskLoss
 from bertkit.tasks.layers import is_layer_matrix, layers_above, prepare
@@ -245,7 +245,7 @@ class FineTuningRun:
         card = task_card(
             self.task.name,
             model.config,
-            labels=task_config_of(model).labels,
+            labels=model.task.labels,
             architecture=None if needs_bertkit(model) else architecture_of(model),
             training=described,
             results=results,

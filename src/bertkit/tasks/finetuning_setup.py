@@ -3,14 +3,18 @@
 In: ReadParts, settings, a model folder.  Out: a FineTuningRun.  Next: finetuning_run.py
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bertkit.console import say
+from bertkit.data.examples.example import TextExample
 from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.model.architectures import Head, TaskModel, build
@@ -18,7 +22,8 @@ from bertkit.model.config import BertConfig, read_json_object
 from bertkit.model.contents import CONFIG
 from bertkit.model.hub import model_directory
 from bertkit.model.pretrained import load_with_report
-from bertkit.model.task_config import TaskConfig, mix_from_json
+from bertkit.model.task_config import TaskConfig, reading_from_json
+from bertkit.model.task_heads import SequenceClassificationModel
 from bertkit.tasks.class_weights import weights_of_classes
 from bertkit.tasks.example_files import ReadParts
 from bertkit.tasks.finetuning import FineTuningTask
@@ -26,7 +31,6 @@ from bertkit.tasks.finetuning_data import TaskData, agree_on, build_features, la
 from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
-from bertkit.tasks.sequence_classification import begin_at_the_mean
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
 from bertkit.tasks.tokenizers import fitting_tokenizer
@@ -75,7 +79,7 @@ def open_run(
     data.config = config
     model, newly_made = _model(base, checkpoint, config, chosen.head, settings)
     if config.problem_type == "regression" and "classifier.bias" in newly_made:
-        begin_at_the_mean(model, data.examples["train"])
+        _begin_at_the_mean(model, data.examples["train"])
     folder = checkpoint or model_directory(base.name_or_path, allow_pickle_weights=base.allow_pickle_weights)
     tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     settings = _within(settings, model.config, chosen.name)
@@ -118,15 +122,15 @@ def _class_weights(
 def _model(
     base: BaseModel, checkpoint: Path | None, task: TaskConfig, head: Head, settings: TaskSettings
 ) -> tuple[TaskModel, list[str]]:
-    """The model with the head that the data needs, and what of it is new; a head of the folder with other labels or
-    layers is not taken.
+    """The model with the head that the data needs, and what of it is new; a head of the folder with other labels, or
+    that reads something else of the encoder, is not taken.
 
     Layers above those that the head reads are left away; those of a checkpoint were when the run began.
     """
-    if checkpoint is not None:
-        task = replace(task, **mix_from_json(read_json_object(checkpoint / CONFIG), file=checkpoint / CONFIG))
-    elif settings.combine != "last":
+    if checkpoint is None:
         task = replace(task, layers=tuple(settings.layers), combine=settings.combine)
+    else:  # of what it read then; that other settings are asked for now is found when its state is put back
+        task = replace(task, **reading_from_json(read_json_object(checkpoint / CONFIG), file=checkpoint / CONFIG))
     model, report = load_with_report(
         checkpoint or base.name_or_path,
         head=head,
@@ -152,6 +156,19 @@ def _model(
     again.load_state_dict({name: state[name] for name in again.state_dict()})
     assert isinstance(again, TaskModel)
     return again, report.newly_made
+
+
+def _begin_at_the_mean(model: TaskModel, examples: Sequence[TextExample]) -> None:
+    """Let the new head of a regression answer the mean of the training labels before its first step.
+
+    Hugging Face begins at 0. At a rate of 1e-4 the bias alone would need ten thousand steps for a mean of 1, so that
+    the encoder is bent in its place, by what has nothing to do with the texts (docs/performance.md).
+    """
+    assert isinstance(model, SequenceClassificationModel)
+    scores = [example.score for example in examples if example.score is not None]
+    mean = math.fsum(scores) / len(scores)
+    torch.nn.init.constant_(model.classifier.bias, mean)
+    say(f"the new head begins with the mean of the labels in training, {mean:.4g}")
 
 
 def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskSettings:

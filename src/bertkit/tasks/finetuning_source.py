@@ -17,7 +17,7 @@ from bertkit.data.order import global_batch, largest_shape, micro_batches, steps
 from bertkit.model.architectures import TaskModel
 from bertkit.model.costs import training_flops
 from bertkit.model.task_heads import MultipleChoiceModel, SequenceClassificationModel
-from bertkit.tasks.finetuning import FineTuningTask, padded_lengths, task_config_of
+from bertkit.tasks.finetuning import FineTuningTask, padded_lengths
 from bertkit.train.feed import StepBatches
 from bertkit.train.loop import LossSums
 
@@ -77,9 +77,10 @@ class FeatureSource:
         self._tokens = np.array([sum(each) for each in lengths], dtype=np.int64)
         self._widths = np.array([max(each) for each in lengths], dtype=np.int64)
         self._rows_of_each = np.array([len(each) for each in lengths], dtype=np.int64)
-        self._config, self._shape = task_config_of(self.model), self.model.config
+        self._config, self._shape = self.model.task, self.model.config
         is_of_rows = isinstance(self.model, SequenceClassificationModel | MultipleChoiceModel)
-        self._reads_rows = is_of_rows and self.model.mix is None  # of the last layer [CLS] alone
+        reads_cls = self.model.mix is None and self.model.task.pooling != "mean"
+        self._reads_rows = is_of_rows and reads_cls  # of the last layer [CLS] alone
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process without the model."""

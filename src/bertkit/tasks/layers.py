@@ -10,7 +10,7 @@ from typing import Any
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder
-from bertkit.model.layer_mix import checked_layers
+from bertkit.model.layer_mix import normal_mix
 from bertkit.model.task_config import Combine
 from bertkit.train.settings import TrainSettings
 
@@ -57,14 +57,13 @@ def cut_after(config: BertConfig, layers: Sequence[int], *, combine: Combine) ->
     Raises:
         InputError: a layer that the model does not have, one named twice, the embeddings alone.
     """
-    chosen = checked_layers(layers, num_hidden_layers=config.num_hidden_layers)
+    combine, chosen = normal_mix(layers, combine, num_hidden_layers=config.num_hidden_layers)
     deepest = max(chosen)
     if deepest == 0:
         raise InputError("leaves no layer of the model", field="--layers", value=0, expected="1 or more among them")
     pruned = {layer: heads for layer, heads in config.pruned_heads.items() if layer < deepest}
     cut = replace(config, num_hidden_layers=deepest, pruned_heads=pruned)
-    mixes = combine == "weighted" or (combine != "last" and len(chosen) > 1)
-    return cut, {"layers": chosen, "combine": combine} if mixes else {}
+    return cut, {"layers": chosen, "combine": combine} if combine != "last" else {}
 
 
 def with_dropout(

@@ -53,7 +53,13 @@ class MultipleChoice:
         return {name: list(examples) for name, examples in splits.items()}, TaskConfig(), Knowledge()
 
     def check(
-        self, examples: Sequence[ChoiceExample], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
+        self,
+        examples: Sequence[ChoiceExample],
+        model: TaskConfig,
+        settings: ReadingSettings,
+        report: ExampleReport,
+        *,
+        knowledge: Knowledge,
     ) -> list[ChoiceExample]:
         """Every example fits every model."""
         return list(examples)

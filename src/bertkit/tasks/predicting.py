@@ -15,7 +15,7 @@ from bertkit.data.features import CoverageReport
 from bertkit.model.architectures import TaskModel
 from bertkit.model.task_config import TaskConfig
 from bertkit.tasks.example_files import read_examples
-from bertkit.tasks.finetuning import FineTuningTask, Outputs, no_gradient_scores, task_config_of
+from bertkit.tasks.finetuning import FineTuningTask, Outputs, no_gradient_scores
 from bertkit.tasks.task_settings import Knowledge, TaskSettings, require_known, thresholds_in_words
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.train.runtime import Runtime
@@ -42,7 +42,7 @@ class Predictor:
     @property
     def config(self) -> TaskConfig:
         """The labels of the model."""
-        return task_config_of(self.model)
+        return self.model.task
 
     def say_thresholds(self) -> None:
         """Say what decides between an answer and none."""
@@ -66,7 +66,7 @@ class Predictor:
         Raises:
             InputError: labels that the model does not have.
         """
-        found = self.task.check(examples, self.config, reading, report)
+        found = self.task.check(examples, self.config, reading, report, knowledge=self.knowledge)
         report.say()
         return found
 

@@ -54,7 +54,13 @@ class QuestionAnswering:
         return kept, TaskConfig(), Knowledge(unanswerable=unanswerable)
 
     def check(
-        self, examples: Sequence[QuestionExample], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
+        self,
+        examples: Sequence[QuestionExample],
+        model: TaskConfig,
+        settings: ReadingSettings,
+        report: ExampleReport,
+        *,
+        knowledge: Knowledge,
     ) -> list[QuestionExample]:
         """Every question fits every model."""
         return list(examples)

@@ -3,7 +3,6 @@
 In: labelled tables.  Out: rows, losses, TextAnswers, accuracy, F1, correlations.  Next: token_classification.py
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertkit.console import say
 from bertkit.data.collate import Batch, padded
 from bertkit.data.examples.example import TextExample
 from bertkit.data.examples.labels import LabelMap, only_known, resolve_labels
 from bertkit.data.examples.reading import ExampleReport, ReadingSettings
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.text_features import TextFeatures, build_text_features
+from bertkit.errors import InputError
 from bertkit.metrics.classification import (
     best_label_threshold,
     classification_scores,
@@ -51,19 +50,6 @@ class TextAnswer:
     score: float  # the label's probability; the number of a regression
 
 
-def begin_at_the_mean(model: TaskModel, examples: Sequence[TextExample]) -> None:
-    """Let the new head of a regression answer the mean of the training labels before its first step.
-
-    Hugging Face begins at 0. At a rate of 1e-4 the bias alone would need ten thousand steps for a mean of 1, so that
-    the encoder is bent in its place, by what has nothing to do with the texts (docs/performance.md).
-    """
-    assert isinstance(model, SequenceClassificationModel)
-    scores = [example.score for example in examples if example.score is not None]
-    mean = math.fsum(scores) / len(scores)
-    torch.nn.init.constant_(model.classifier.bias, mean)
-    say(f"the new head begins with the mean of the labels in training, {mean:.4g}")
-
-
 class SequenceClassification:
     """Single texts and pairs; the labels decide which of three problems it is."""
 
@@ -86,13 +72,28 @@ class SequenceClassification:
         return resolved, task, Knowledge(threshold=threshold, pairs=kinds.pop() if len(kinds) == 1 else None)
 
     def check(
-        self, examples: Sequence[TextExample], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
+        self,
+        examples: Sequence[TextExample],
+        model: TaskConfig,
+        settings: ReadingSettings,
+        report: ExampleReport,
+        *,
+        knowledge: Knowledge,
     ) -> list[TextExample]:
         """Return the examples with the kind of label that the model has.
 
         Raises:
             InputErrors: labels of another kind, or that the model does not have.
+            InputError: another problem_type than the model's.
         """
+        if settings.problem_type not in (None, model.problem_type):
+            raise InputError(
+                "is not what the model was trained for",
+                field="--problem_type",
+                value=settings.problem_type,
+                expected=model.problem_type,
+                remedy="leave it out",
+            )
         _, resolved, _ = resolve_labels({"data": examples}, problem_type=model.problem_type, report=report)
         if model.problem_type == "regression":
             return resolved["data"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bertkit.data.examples.reading import ReadingSettings
+from bertkit.data.examples.reading import ReadingSettings, SchemeName
 from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import Combine, Pooling
 from bertkit.options import changed, option, unused, values_of, without_effect
@@ -44,8 +44,9 @@ KNOWN_BY: Mapping[str, tuple[TaskName, ...]] = {
     "repair_offsets": (QUESTIONS,),
     "on_bad_answers": (QUESTIONS,),
 }
-# What says how labels are read, which matters only where they are looked at.
-OF_LABELS = ("label_column", "tag_column", "scheme", "problem_type", "repair_tags", "repair_offsets", "on_bad_answers")
+# What says how labels are read, which matters only where they are looked at. (Columns of labels do matter: that a text
+# has a tag for each character says what its words are, and a column that is named says that a file has a header.)
+OF_LABELS = ("scheme", "problem_type", "repair_tags", "repair_offsets", "on_bad_answers")
 # Of texts: what does something beside some values of another option only.
 NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "stride": ("long_texts", ("windows",)),
@@ -164,7 +165,7 @@ def length_of_rows(settings: TaskSettings) -> int:
 class Knowledge:
     """What a trained model must be told again to answer as it was evaluated; task.json beside the model."""
 
-    scheme: str | None = None  # of tags
+    scheme: SchemeName | None = None  # of tags
     unanswerable: bool = False  # whether questions may have no answer
     threshold: float | None = None  # of a label's probability, or of null_odds
     pairs: bool | None = None  # whether what was learnt from were two texts each; None: not known, or some of both

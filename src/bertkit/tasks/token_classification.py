@@ -20,6 +20,7 @@ from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_decoding import TaggedAnswer, decode_tags
 from bertkit.data.tag_features import TagFeatures, build_tag_features
 from bertkit.data.tags import OUTSIDE, spans_of
+from bertkit.errors import InputError
 from bertkit.metrics.entities import entity_scores, tag_scores, word_scores
 from bertkit.model.architectures import Head, TaskModel
 from bertkit.model.losses import cross_entropy
@@ -48,17 +49,27 @@ class TokenClassification:
     ) -> tuple[dict[str, list[TaggedExample]], TaskConfig, Knowledge]:
         """Return the examples with IOB2 tags; the scheme they came in is kept."""
         scheme, resolved, labels = resolve_tags(splits, settings, report)
-        return resolved, TaskConfig(labels=labels.names), Knowledge(scheme=scheme.name)
+        task = TaskConfig(labels=labels.names)
+        _require_classes(settings, task)
+        return resolved, task, Knowledge(scheme=scheme.name)
 
     def check(
-        self, examples: Sequence[TaggedExample], model: TaskConfig, settings: ReadingSettings, report: ExampleReport
+        self,
+        examples: Sequence[TaggedExample],
+        model: TaskConfig,
+        settings: ReadingSettings,
+        report: ExampleReport,
+        *,
+        knowledge: Knowledge,
     ) -> list[TaggedExample]:
-        """Return the examples with IOB2 tags.
+        """Return the examples with IOB2 tags; read by the scheme of the training, where they allow it.
 
         Raises:
             InputErrors: tags that the model does not have.
+            InputError: --scheme classes for a model of entities or words.
         """
-        _, resolved, _ = resolve_tags({"data": examples}, settings, report)
+        _require_classes(settings, model)
+        _, resolved, _ = resolve_tags({"data": examples}, settings, report, usual=knowledge.scheme)
         return only_known(resolved["data"], LabelMap(model.labels), report)
 
     def features(
@@ -209,6 +220,18 @@ def _segmented(characters: Sequence[str], tags: Sequence[str]) -> str:
     begins = {span.start for span in spans_of(tags)} | {span.end for span in spans_of(tags)}
     text = "".join(f" {one}" if place in begins else one for place, one in enumerate(characters))
     return " ".join(text.split())
+
+
+def _require_classes(settings: ReadingSettings, task: TaskConfig) -> None:
+    """Refuse to take tags for plain classes whose names say that they mark entities or words."""
+    if settings.scheme == "classes" and _kind(task) != "classes":
+        raise InputError(
+            f"does not fit the names of the tags, which mark {_kind(task)}",
+            field="--scheme",
+            value="classes",
+            expected="a tag, besides O, that does not begin with B- or I-",
+            remedy="leave it out, or name the tags otherwise; the accuracy of tags is among the figures of entities",
+        )
 
 
 def _kind(task: TaskConfig) -> str:

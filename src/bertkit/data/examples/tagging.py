@@ -13,7 +13,7 @@ from bertkit.data.examples.conll import conll_examples, holds_plain_text
 from bertkit.data.examples.example import TaggedExample
 from bertkit.data.examples.json_records import Record, begins_json, type_problem
 from bertkit.data.examples.labels import LabelMap, tag_map, warn_of_untrained
-from bertkit.data.examples.reading import ExampleReport, ReadingSettings
+from bertkit.data.examples.reading import ExampleReport, ReadingSettings, SchemeName
 from bertkit.data.examples.spans import holds_spans, tagged_by_spans
 from bertkit.data.examples.table import read_table
 from bertkit.data.examples.words import Offsets, joined_words, places_of, words_of
@@ -161,9 +161,15 @@ def _strings(value: object, record: Record, source: Source, field: str) -> tuple
 
 
 def resolve_tags(
-    splits: Mapping[str, Sequence[TaggedExample]], settings: ReadingSettings, report: ExampleReport
+    splits: Mapping[str, Sequence[TaggedExample]],
+    settings: ReadingSettings,
+    report: ExampleReport,
+    *,
+    usual: SchemeName | None = None,
 ) -> tuple[TagScheme, dict[str, list[TaggedExample]], LabelMap]:
     """Return the scheme of all splits together, the examples with IOB2 tags (of plain classes as they are), the map.
+
+    usual: the scheme where no other is asked for and all tags are sound in it; else it is read from the tags.
 
     Raises:
         InputErrors: tags that the scheme does not allow; with repair_tags they are repaired and counted, with
@@ -173,6 +179,8 @@ def resolve_tags(
     scheme = recognise_scheme(every)
     if settings.scheme is not None:
         scheme = TagScheme(settings.scheme, f"{settings.scheme}, by --scheme")
+    elif usual not in (None, scheme.name) and not any(faults_of(tags, usual) for tags in every):
+        scheme = TagScheme(usual, f"{usual}, as in the training of the model")
     report.note(f"tags: {scheme.reason}" + ("" if scheme.name in ("IOB2", "classes") else "; written as IOB2"))
     resolved: dict[str, list[TaggedExample]] = {}
     for split, examples in splits.items():
