@@ -1,6 +1,7 @@
 """Vectors of texts: those of transformers, whatever the batch and the padding; windows; files that others read."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from bertkit.errors import InputError
 from bertkit.model.task_config import Combine
 from bertkit.pipelines.embedding import Embedder, EmbeddingSettings, Pooling
+from bertkit.pipelines.fill_mask import FillMask
+from bertkit.pipelines.next_sentence import NextSentence
 from bertkit.pipelines.vector_files import vector_file
 from bertkit.pipelines.windows import windows_of
 
@@ -241,3 +244,9 @@ def test_a_text_without_a_token_is_refused_by_its_number() -> None:
     with pytest.raises(InputError, match="text 1, B: holds no token"):
         list(embedder().embed([(toy.DAY, "")]))
     assert [index for index, _ in embedder().problems([toy.DAY, "\u200b", (toy.DAY, "")])] == [1, 2]
+
+
+@pytest.mark.parametrize("pipeline", [Embedder, FillMask, NextSentence])
+def test_a_model_that_is_loaded_already_needs_its_tokenizer(pipeline: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match="tokenizer: is needed beside a model that is loaded already"):
+        pipeline(toy.random_model())

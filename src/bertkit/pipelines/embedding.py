@@ -21,6 +21,7 @@ from bertkit.model.layer_mix import LayerMix
 from bertkit.model.pretrained import load_with_report
 from bertkit.model.task_config import Combine
 from bertkit.pipelines.batches import device_of, in_order, padded
+from bertkit.pipelines.opened import own_tokenizer
 from bertkit.pipelines.windows import LongTexts, Window, windows_of
 from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import Tokenizer
@@ -83,7 +84,7 @@ class Embedder:
             has_pooler = not any(name.startswith("encoder.pooler") for name in report.newly_made)
             tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=encoder.config.vocab_size)
         else:
-            assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
+            tokenizer = own_tokenizer(tokenizer)
             encoder = model if isinstance(model, Encoder) else model.encoder
             has_pooler = encoder.pooler is not None
         self.encoder, self.tokenizer = encoder.eval(), tokenizer

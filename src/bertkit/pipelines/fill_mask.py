@@ -15,14 +15,12 @@ from bertkit.data.masking import MaskingSettings, mask_tokens
 from bertkit.data.pairs import SPECIALS_OF_A_TEXT
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.hub import model_directory
-from bertkit.model.pretrained import load
 from bertkit.pipelines.batches import in_order, require_length, require_short, require_top_k
 from bertkit.pipelines.filled import Candidate, FilledText, MaskedText, string_of
 from bertkit.pipelines.joint import joint_candidates, target_candidates, target_ids
+from bertkit.pipelines.opened import opened
 from bertkit.pipelines.scores import MaskScores
 from bertkit.pipelines.scoring import ScoredText, score_problem, scored_texts
-from bertkit.tasks.tokenizers import fitting_tokenizer
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.vocabulary import MASK
 
@@ -47,17 +45,8 @@ class FillMask:
     def __init__(
         self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
     ) -> None:
-        if isinstance(model, PretrainingModel):
-            assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
-            self.model = model.eval()
-        else:
-            model = model_directory(model, allow_pickle_weights=allow_bin)
-            loaded = load(model, head="masked_lm", allow_pickle_weights=allow_bin)
-            assert isinstance(loaded, PretrainingModel)
-            self.model = loaded
-            tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=loaded.config.vocab_size)
-        self.tokenizer = tokenizer
-        self._scores = MaskScores(self.model, tokenizer)
+        self.model, self.tokenizer = opened(model, head="masked_lm", tokenizer=tokenizer, allow_bin=allow_bin)
+        self._scores = MaskScores(self.model, self.tokenizer)
 
     def __call__(
         self, text: str, *, top_k: int = 5, targets: Sequence[str] | None = None

@@ -14,8 +14,6 @@ import torch
 from bertkit.data.pairs import IS_NEXT
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.hub import model_directory
-from bertkit.model.pretrained import load
 from bertkit.pipelines.batches import (
     Row,
     device_of,
@@ -24,7 +22,7 @@ from bertkit.pipelines.batches import (
     require_length,
     require_short,
 )
-from bertkit.tasks.tokenizers import fitting_tokenizer
+from bertkit.pipelines.opened import opened
 from bertkit.text.tokenizer import Tokenizer, with_special_tokens
 
 
@@ -39,16 +37,7 @@ class NextSentence:
     def __init__(
         self, model: str | Path | PretrainingModel, *, tokenizer: Tokenizer | None = None, allow_bin: bool = False
     ) -> None:
-        if isinstance(model, PretrainingModel):
-            assert tokenizer is not None, "a model that is loaded already needs its tokenizer"
-            self.model = model.eval()
-        else:
-            model = model_directory(model, allow_pickle_weights=allow_bin)
-            loaded = load(model, head="next_sentence", allow_pickle_weights=allow_bin)
-            assert isinstance(loaded, PretrainingModel)
-            self.model = loaded
-            tokenizer = tokenizer or fitting_tokenizer(model, vocab_size=loaded.config.vocab_size)
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer = opened(model, head="next_sentence", tokenizer=tokenizer, allow_bin=allow_bin)
 
     def __call__(self, first: str, second: str) -> dict[str, Any]:
         """Return {"is_next": bool, "score": probability that `second` follows `first`}."""
