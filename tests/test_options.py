@@ -105,3 +105,17 @@ def test_a_list_default_is_not_shared() -> None:
     first, second = (config_from(Config, {"input_file": [], "output_dir": Path()}) for _ in range(2))
     first.columns.append("title")
     assert second.columns == ["text"]
+
+
+def test_what_a_group_leaves_out_is_no_flag() -> None:
+    @dataclass(frozen=True)
+    class Inner:
+        kept: int = option(1, help="k")
+        gone: int = option(2, help="g")
+
+    @dataclass(frozen=True)
+    class Outer:
+        inner: Inner = group(Inner, without=("gone",))
+
+    assert [one.name for one in options_of(Outer)] == ["kept"]
+    assert config_from(Outer, {"kept": 5}) == Outer(Inner(5, 2))

@@ -5,7 +5,7 @@ Imports no argument parser, so that any room may define its own settings.  Next:
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -52,13 +52,20 @@ def argument(default: Any = REQUIRED, *, help: str) -> Any:
     return _field(default, {"help": help, "positional": True})
 
 
-def group(settings: type, *, defaults: Mapping[str, Any] | None = None, helps: Mapping[str, str] | None = None) -> Any:
+def group(
+    settings: type,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    helps: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
+) -> Any:
     """Return a dataclass field that holds another settings dataclass; its fields are flags of the command too.
 
     defaults, helps: by name, where this command's are other than those of the settings.
+    without: those that would have no effect in this command, and are no flags of it.
     """
     own = dict(defaults or {})
-    metadata = {"group": settings, "defaults": own, "helps": dict(helps or {})}
+    metadata = {"group": settings, "defaults": own, "helps": dict(helps or {}), "without": frozenset(without)}
     return dataclasses.field(default_factory=lambda: settings(**own), metadata=metadata)
 
 
@@ -82,7 +89,8 @@ def options_of(
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
             own = {"defaults": field.metadata["defaults"], "helps": field.metadata["helps"]}
-            yield from options_of(field.metadata["group"], path=(*path, field.name), **own)
+            inner = options_of(field.metadata["group"], path=(*path, field.name), **own)
+            yield from (one for one in inner if one.name not in field.metadata["without"])
             continue
         default = field.default
         if field.default_factory is not dataclasses.MISSING:

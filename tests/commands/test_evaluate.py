@@ -162,7 +162,7 @@ def test_a_threshold_of_the_model_is_used(models: dict[str, Path], capsys: pytes
         ("single", '{"text": "the moon"}', "no column has a name of labels"),
         ("multi", '{"text": "the moon", "labels": ["deutsch"]}', ":1: label: the label is not one of the model's"),
         ("multi", '{"text": "the moon", "label": "english"}', ":1: label: the label is no list"),
-        ("regression", '{"text": "the moon", "label": "much"}', ":1: label: the label is no finite number"),
+        ("regression", '{"text": "the moon", "label": "much"}', ":1: label: the label is no number to train on"),
         ("tags", '{"tokens": ["a"], "tags": ["B-NAME"]}', ":1: tag: the tag is not one of the model's"),
         ("choices", '{"question": "a", "choices": ["b", "c"], "label": 2}', ":1: label: the label names none"),
         ("questions", '{"id": 1, "question": "a", "context": "b"}', ":1: answers: the field is missing"),

@@ -124,11 +124,6 @@ def test_without_plotly_nothing_is_counted_first(store: Path, monkeypatch: pytes
         run(config_of(store, html="data.html"))
 
 
-def test_a_rate_that_changes_in_training_is_refused(store: Path) -> None:
-    with pytest.raises(InputError, match="--final_mlm_probability: belongs to training, where the rate changes"):
-        config_of(store, masking=MaskingSettings(final_mlm_probability=0.15))
-
-
 @pytest.mark.parametrize(("name", "value"), [("show", -1), ("batch_size", 0), ("micro_batch_tokens", 0), ("seed", -5)])
 def test_a_number_that_is_too_small_is_named(store: Path, name: str, value: int) -> None:
     with pytest.raises(InputError, match=rf"--{name}: is too small\n  value: {value}\n  expected: \d or more"):

@@ -79,6 +79,8 @@ def test_the_best_come_first_and_top_k_cuts(folders: dict[str, Path]) -> None:
     assert classifier("孤舟照西窗", top_k=2) == records[:2]
     with pytest.raises(InputError, match="top_k: is no number of answers"):
         classifier("孤舟", top_k=0)
+    with pytest.raises(InputError, match=r"a pair \(A, B\)"):
+        classifier(["孤舟", "西窗"])  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"top_k: is no number of answers\n  value: 1.5"):
         classifier("孤舟", top_k=1.5)  # type: ignore[arg-type]
 

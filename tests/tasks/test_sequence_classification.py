@@ -260,7 +260,7 @@ def test_the_labels_of_other_data_must_be_the_models() -> None:
         task.check(
             [example(0, label="a"), example(1, label="c")], LABELS, reading, ExampleReport(), knowledge=Knowledge()
         )
-    with pytest.raises(InputErrors, match=r"f:1: label: the label is no finite number"):
+    with pytest.raises(InputErrors, match=r"f:1: label: the label is no number to train on"):
         task.check([example(0, label="a")], NUMBER, reading, ExampleReport(), knowledge=Knowledge())
     with pytest.raises(InputErrors, match=r"f:1: label: the label is a list"):
         task.check([example(0, labels=("a",))], LABELS, reading, ExampleReport(), knowledge=Knowledge())

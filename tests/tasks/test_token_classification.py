@@ -191,6 +191,21 @@ def test_other_data_is_read_by_the_scheme_of_the_training_where_its_tags_allow_i
         )
 
 
+def test_plain_classes_mark_no_entities_whatever_their_names() -> None:
+    task = TaskConfig(labels=("B-verb", "C-adj", "I-verb"))
+    scores = np.eye(3, dtype=np.float32)[[0, 2, 1, 2, 0]] * 9  # the third class stands where IOB2 would not have it
+    found = feature([2, 5, 6, 7, 3], [1, 2, 3], [0, 0, 0])
+    [answer] = TASK.answers(
+        [sentence("a b c", "B-verb B-verb B-verb")],
+        [found],
+        [scores],
+        settings=TaskSettings(),
+        task=task,
+        knowledge=Knowledge(),
+    )
+    assert (answer.tags, answer.entities) == (("I-verb", "C-adj", "I-verb"), ())
+
+
 def test_tags_named_as_entities_are_no_plain_classes() -> None:
     reading, report = ReadingSettings(scheme="classes"), ExampleReport()
     with pytest.raises(InputError, match=r"--scheme: does not fit the names of the tags, which mark entities"):

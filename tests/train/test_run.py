@@ -190,6 +190,7 @@ def judged(**values: Any) -> None:
         {"skipped_steps": 9},
         {"first_loss": 1.0, "lowest_loss": 0.9, "later_lines": 20},
         {"first_loss": 1.0, "lowest_loss": 1.1, "later_lines": 4},
+        {"first_loss": 1.56, "lowest_loss": 1.58, "later_lines": 20},  # a regression that began with the mean
         {"step": 0, "best_score": None},
     ],
 )

@@ -59,6 +59,9 @@ class Config:
     freeze_layers: int | None = option(
         None, help="keep the embeddings and so many of the lowest layers as they are; 0: the embeddings; null: nothing"
     )
+    new_head: bool = option(
+        False, help="make the head anew, also where the folder has one that was trained for these labels", fixed=True
+    )
     seeds: str | None = option(
         None,
         help="several runs, as 1,2,3: each in a folder of its own, and mean ± sd of all; given again, what is finished "
@@ -161,6 +164,7 @@ def finetune(config: Config) -> dict[str, Any]:
         config.attention_probs_dropout_prob,
         config.classifier_dropout,
         config.freeze_layers,
+        config.new_head,
     )
     work = open_run(
         directory,
@@ -236,6 +240,7 @@ def _run_layers(config: Config) -> None:
         str(layer): replace(
             config,
             compare_layers=False,
+            new_head=True,  # that of the folder would be ahead of the others
             freeze_layers=layer,
             settings=replace(config.settings, layers=[layer], combine="last"),
         )

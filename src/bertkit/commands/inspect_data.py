@@ -48,7 +48,11 @@ class Config:
     )
     seed: int = option(12345, help="seed of training: order, pairs and masks")
     pairs: PairSettings = group(PairSettings)
-    masking: MaskingSettings = group(MaskingSettings, defaults=MASKING_OF_DEFAULT_RECIPE)
+    masking: MaskingSettings = group(
+        MaskingSettings,
+        defaults=MASKING_OF_DEFAULT_RECIPE,
+        without=("final_mlm_probability",),  # shown is one rate
+    )
 
     def __post_init__(self) -> None:
         for name, value, smallest in (
@@ -59,13 +63,6 @@ class Config:
         ):
             if value < smallest:
                 raise InputError("is too small", field=f"--{name}", value=value, expected=f"{smallest} or more")
-        if self.masking.final_mlm_probability is not None:
-            raise InputError(
-                "belongs to training, where the rate changes by step",
-                field="--final_mlm_probability",
-                value=self.masking.final_mlm_probability,
-                remedy="look at one rate: --mlm_probability",
-            )
 
     @property
     def num_rows(self) -> int:

@@ -15,7 +15,7 @@ from bertkit.data.examples.reading import ReadingSettings
 from bertkit.errors import InputError
 from bertkit.files import file_written_atomically, write_atomically
 from bertkit.options import ALLOW_BIN, group, option
-from bertkit.tasks.task_settings import QUESTIONS, require_known, require_unlabelled
+from bertkit.tasks.task_settings import OF_LABELS, QUESTIONS, require_known
 from bertkit.text.readers import require_no_input
 
 FORMATS = (".jsonl", ".tsv", ".json")
@@ -32,7 +32,7 @@ class Config:
         help="answers: .jsonl (everything, exact), .tsv (for people), or for questions .json (id → text; beside it "
         "nbest_predictions.json and null_odds.json)"
     )
-    reading: ReadingSettings = group(ReadingSettings)
+    reading: ReadingSettings = group(ReadingSettings, without=OF_LABELS)
     allow_bin: bool = option(False, help=ALLOW_BIN)
 
     def __post_init__(self) -> None:
@@ -54,8 +54,7 @@ def run(config: Config) -> None:
     """Answer the file and say what was not seen of it.
 
     Raises:
-        InputError: no fine-tuned model, anything wrong with the data, an option on labels, an input that would be
-            overwritten.
+        InputError: no fine-tuned model, anything wrong with the data, an input that would be overwritten.
     """
     from bertkit.data.examples.reading import ExampleReport
     from bertkit.model.hub import model_directory
@@ -75,7 +74,6 @@ def run(config: Config) -> None:
             remedy="use .jsonl",
         )
     require_known(name, reading)
-    require_unlabelled(reading)
     report = ExampleReport(reading.on_bad)
     examples = read_examples(name, config.input_file, reading, report, labelled=False, flag="--input_file")
     report.say()

@@ -58,7 +58,7 @@ def build_question_features(
     """
     questions = tokenizer.encode_ids([example.question for example in examples])
     longest = min(max(map(len, questions), default=0), settings.max_query_length)
-    _require_cover(settings, longest)
+    require_cover(settings, longest)
     features: list[QuestionFeatures] = []
     context, encoding = None, None
     for place, (example, asked) in enumerate(zip(examples, questions, strict=True)):
@@ -78,11 +78,16 @@ def build_question_features(
     return features
 
 
-def _require_cover(settings: WindowSettings, longest: int) -> None:
+def require_cover(settings: WindowSettings, longest: int) -> None:
+    """Refuse windows that would leave tokens of a context out beside a question of `longest` tokens.
+
+    Raises:
+        InputError: no room is left for the context, or doc_stride is more than that room.
+    """
     room = settings.max_seq_length - PAIR_SPECIAL - longest
     if room < 1:
         raise InputError(
-            f"leaves no room for the context beside the longest question ({longest} tokens)",
+            f"leaves no room for the context beside a question of {longest} tokens",
             field="--max_seq_length",
             value=settings.max_seq_length,
             expected=f"more than {PAIR_SPECIAL + longest}",
@@ -90,7 +95,7 @@ def _require_cover(settings: WindowSettings, longest: int) -> None:
         )
     if not 1 <= settings.doc_stride <= room:
         raise InputError(
-            f"a window holds {room} tokens of the context beside the longest question ({longest} tokens), so windows "
+            f"a window holds {room} tokens of the context beside a question of {longest} tokens, so windows "
             f"{settings.doc_stride} apart would leave tokens out",
             field="--doc_stride",
             value=settings.doc_stride,

@@ -90,19 +90,21 @@ def decode_tags(
     logits: Sequence[NDArray[np.floating]],
     labels: LabelMap,
     *,
+    classes: bool = False,
     constrained: bool = True,
 ) -> list[TaggedAnswer]:
     """Return the tags of each sentence, as many as it has words, and its entities.
 
     logits: (seq, labels) for each feature; rows behind its tokens (padding) are not read.
     A word without a token is O, and parts the words before it from those behind.
+    classes: the tags are plain classes: any may follow any, and none marks an entity, whatever their names.
     constrained: the best sequence that IOB2 allows; otherwise each word's best tag, whatever stands before it.
     """
     logs = [np.full((len(example.words), len(labels)), np.nan) for example in examples]
     for feature, scores in zip(features, logits, strict=True):
         logs[feature.example][feature.words] = _log_softmax(np.asarray(scores, np.float64)[feature.positions])
     start, follow = allowed_transitions(labels)
-    if not constrained:
+    if classes or not constrained:
         start, follow = np.ones_like(start), np.ones_like(follow)
     answers: list[TaggedAnswer] = []
     for begin in range(0, len(examples), SENTENCES_AT_ONCE):
@@ -112,7 +114,7 @@ def decode_tags(
         chosen = {place: np.full(len(examples[place].words), -1, np.int64) for place in part}
         for (place, first, end), path in zip(runs, paths, strict=True):
             chosen[place][first:end] = path
-        answers += [_answer(examples[place], chosen[place], logs[place], labels) for place in part]
+        answers += [_answer(examples[place], chosen[place], logs[place], labels, classes=classes) for place in part]
     return answers
 
 
@@ -129,11 +131,13 @@ def _runs(logs: Floats) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _answer(example: TaggedExample, chosen: NDArray[np.int64], logs: Floats, labels: LabelMap) -> TaggedAnswer:
+def _answer(
+    example: TaggedExample, chosen: NDArray[np.int64], logs: Floats, labels: LabelMap, *, classes: bool
+) -> TaggedAnswer:
     tags = tuple(labels.names[id] if id >= 0 else OUTSIDE for id in chosen.tolist())
     scores = tuple(float(np.exp(logs[word, id])) if id >= 0 else 1.0 for word, id in enumerate(chosen.tolist()))
     entities: list[dict[str, str | float | int]] = []
-    for type, first, end in spans_of(tags):
+    for type, first, end in () if classes else spans_of(tags):
         start, stop = example.offsets[first][0], example.offsets[end - 1][1]
         entities.append(
             {

@@ -84,6 +84,7 @@ def load_with_report(
     allow_new_head: bool = False,
     allow_pickle_weights: bool = False,
     task: TaskConfig | None = None,
+    new_head: bool = False,
 ) -> tuple[Model, LoadReport]:
     """Return the model of a Hugging Face directory, in eval mode and float32, and what became of every tensor.
 
@@ -94,6 +95,7 @@ def load_with_report(
     allow_pickle_weights: open pytorch_model.bin where there is no safetensors file, for tensors and nothing else.
     task: what the head of fine-tuning is to be; None: what config.json says. A head in the file with other labels,
         of another problem type, or that reads something else of the encoder, is one that the file lacks.
+    new_head: take the file for one that lacks a head of fine-tuning (with allow_new_head).
 
     Raises:
         InputError: no such folder or file, a config that is no BERT's, a tensor missing or of another shape than the
@@ -103,7 +105,7 @@ def load_with_report(
     path = model_directory(directory, allow_pickle_weights=allow_pickle_weights)
     with ForeignFolder(path) as folder:
         found = contents_of(folder, allow_pickle_weights=allow_pickle_weights)
-        return _load(found, head=head, allow_new_head=allow_new_head, task=task)
+        return _load(found, head=head, allow_new_head=allow_new_head, task=task, new_head=new_head)
 
 
 def head_on_disk(directory: str | Path, *, allow_pickle_weights: bool = False) -> Head | None:
@@ -118,12 +120,14 @@ def head_on_disk(directory: str | Path, *, allow_pickle_weights: bool = False) -
 
 
 def _load(
-    found: Contents, *, head: Head | None, allow_new_head: bool, task: TaskConfig | None
+    found: Contents, *, head: Head | None, allow_new_head: bool, task: TaskConfig | None, new_head: bool
 ) -> tuple[Model, LoadReport]:
     config, remarks = found.config, remarks_on(found)
     shapes = dict(found.weights.shapes)
     if head in TASKS:
         task, foreign = task_of(found, head, task)
+        if new_head and not foreign:
+            foreign = "a new head was asked for"
         if foreign:
             remarks.append(foreign)
             shapes = {name: shape for name, shape in shapes.items() if name not in task_head_names(found)}

@@ -31,7 +31,7 @@ def require_top_k(top_k: Any, *, field: str = "top_k") -> None:
     Raises:
         InputError: it is below 1, or no whole number.
     """
-    if not isinstance(top_k, Integral) or top_k < 1:
+    if isinstance(top_k, bool) or not isinstance(top_k, Integral) or top_k < 1:
         raise InputError("is no number of answers", field=field, value=top_k, expected="a whole number, 1 or more")
 
 

@@ -214,7 +214,7 @@ def _text_example(id: str, item: Any) -> TextExample:
     if isinstance(item, Mapping):
         item = (item.get("text"), item["text_pair"]) if item.get("text_pair") is not None else item.get("text")
     sides = (item, None) if isinstance(item, str) else item
-    is_pair = isinstance(sides, tuple | list) and len(sides) == 2
+    is_pair = isinstance(sides, tuple) and len(sides) == 2  # (a list may as well be two texts)
     if not is_pair or not all(isinstance(side, str) for side in sides if side is not None) or sides[0] is None:
         raise _unfit(id, item, 'a text, a pair (A, B), or {"text": A, "text_pair": B}; several of them: classify([…])')
     for side in sides:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from bertkit.data.examples.reading import ReadingSettings, SchemeName
 from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import Combine, Pooling
-from bertkit.options import changed, option, unused, values_of, without_effect
+from bertkit.options import changed, option, values_of, without_effect
 
 TaskName = Literal["sequence-classification", "token-classification", "multiple-choice", "question-answering"]
 TEXTS: TaskName = "sequence-classification"
@@ -69,10 +69,11 @@ class TaskSettings:
     pooling: Pooling = option(
         "pooler",
         help="texts and choices are read by the pooler's output, by [CLS] itself, or by the mean of all tokens",
+        fixed=True,
     )
-    layers: list[int] = option([-1], help="layers that the head reads: 0 the embeddings, -1 the last")
+    layers: list[int] = option([-1], help="layers that the head reads: 0 the embeddings, -1 the last", fixed=True)
     combine: Combine = option(
-        "last", help="how several layers become one; last: the deepest of them, and the model ends there"
+        "last", help="how several layers become one; last: the deepest of them, and the model ends there", fixed=True
     )
     class_weights: str | None = option(
         None, help="auto (all classes count alike), or a JSON file {label: weight}; null: every example counts alike"
@@ -139,18 +140,6 @@ def require_known(task: str, *groups: TaskSettings | ReadingSettings) -> None:
         ]
         if task == TEXTS and isinstance(settings, TaskSettings):
             problems += without_effect(values, defaults, NEEDS)
-    if problems:
-        raise InputErrors(problems)
-
-
-def require_unlabelled(reading: ReadingSettings) -> None:
-    """Refuse options on labels, where no labels are looked at.
-
-    Raises:
-        InputErrors: all of them.
-    """
-    given = {name: value for name, value in values_of(reading).items() if name in OF_LABELS}
-    problems = unused(given, values_of(ReadingSettings()), why="in predict, which does not look at labels")
     if problems:
         raise InputErrors(problems)
 

@@ -137,8 +137,14 @@ class TokenClassification:
         knowledge: Knowledge,
     ) -> list[TaggedAnswer]:
         """Return a tag for each word of each sentence, and the entities; see `data/tag_decoding.py`."""
-        labels, constrained = LabelMap(task.labels), settings.constrained_decoding
-        return decode_tags(examples, features, outputs, labels, constrained=constrained)
+        return decode_tags(
+            examples,
+            features,
+            outputs,
+            LabelMap(task.labels),
+            classes=_kind(task) == "classes",
+            constrained=settings.constrained_decoding,
+        )
 
     def tuned(
         self, examples: Sequence[TaggedExample], answers: Sequence[TaggedAnswer], knowledge: Knowledge

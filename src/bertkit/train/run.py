@@ -27,7 +27,7 @@ from bertkit.train.state import TrainState, read_state, restore, take_snapshot
 
 MOST_STEPS = 10**9  # of a job whose length is not known yet
 BYTES = 4  # of a weight or moment
-WORSE = 0.05  # of the figure before training: a smaller difference may be chance
+WORSE = 0.05  # of the figure before training, or of the first loss: a smaller difference may be chance
 JUDGED_LINES = 5  # of the log, behind the first: fewer say nothing of a run
 
 
@@ -174,7 +174,12 @@ def require_learned(job: Job, state: TrainState) -> None:
         and (best - start) * (-1 if job.higher_is_better else 1) > (WORSE * abs(start))
     ):
         problem = f"the held-out {name} was {start:.4f} before training and is {best:.4f} at best after it"
-    elif first is not None and lowest is not None and state.later_lines >= JUDGED_LINES and lowest >= first:
+    elif (
+        first is not None
+        and lowest is not None
+        and state.later_lines >= JUDGED_LINES
+        and lowest - first > WORSE * abs(first)  # a head that begins with the best guess falls by less than chance
+    ):
         problem = f"the training loss never fell: {first:.4f} at first, {lowest:.4f} at best"
     if problem is not None:
         raise InputError(

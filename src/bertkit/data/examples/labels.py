@@ -15,7 +15,7 @@ from bertkit.data.examples.example import Example, TaggedExample, TextExample
 from bertkit.data.examples.reading import ExampleReport, ProblemType
 from bertkit.errors import SHOWN_PROBLEMS, InputError, InputErrors
 
-LARGEST = 3.4028234663852886e38  # of float32, in which a model computes
+LARGEST = 1e18  # of a number: float32, in which a model computes, holds its square
 MOSTLY = 0.9  # share of numbers among labels from which the others are taken for mistakes
 E = TypeVar("E", TextExample, TaggedExample)
 Splits = Mapping[str, Sequence[TextExample]]  # "train", "validation", "test" → its examples
@@ -163,7 +163,7 @@ def _has_label(example: TextExample) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """The number that a label spells, finite in float32; None: it is none."""
+    """The number that a label spells; None: it is none, or too large to train on."""
     try:
         value = float(text)
     except ValueError:
@@ -193,7 +193,11 @@ def _kind_of(labelled: Sequence[TextExample], report: ExampleReport) -> ProblemT
 def _misfit(example: TextExample, kind: ProblemType) -> InputError | None:
     """What is wrong with the label of this example for this kind of problem."""
     if kind == "regression" and (example.label is None or _number(example.label) is None):
-        problem, expected, value = "the label is no finite number", "a number such as 3.5", names_of(example)
+        problem, expected, value = (
+            "the label is no number to train on",
+            f"a number such as 3.5, at most {LARGEST:g}",
+            names_of(example),
+        )
     elif kind == "single_label_classification" and example.label is None:
         problem, expected, value = "the label is a list", "one name", names_of(example)
     elif kind == "multi_label_classification" and example.labels is None:

@@ -199,7 +199,7 @@ def resolve_tags(
 
 
 def _remedy(settings: ReadingSettings, *, may_be_repaired: bool) -> str:
-    others = ["name the --scheme"] if settings.scheme is None else []
+    others = ["name the --scheme (classes: tags that mark nothing)"] if settings.scheme is None else []
     others += ["--repair_tags"] if may_be_repaired else []
     return "; or ".join(["mend the tag", *others])
 
