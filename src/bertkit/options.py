@@ -41,7 +41,7 @@ def option(
 ) -> Any:
     """Return a dataclass field that is a flag `--name`.
 
-    presets: for each value of it, values of other flags where these are not given.
+    presets: by a value of it, values of other flags where these are not given; those of an earlier flag go first.
     fixed: whether a run that is resumed keeps the value that it began with, so that another one contradicts it.
     """
     return _field(default, {"help": help, "aliases": aliases, "presets": presets, "fixed": fixed})
@@ -113,7 +113,7 @@ def config_from(config: type, values: dict[str, Any]) -> Any:
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         if field.metadata.get("presets"):
-            values = {**field.metadata["presets"][values.get(field.name, field.default)], **values}
+            values = {**field.metadata["presets"].get(values.get(field.name, field.default), {}), **values}
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
             arguments[field.name] = config_from(field.metadata["group"], {**field.metadata["defaults"], **values})

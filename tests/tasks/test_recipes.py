@@ -3,8 +3,9 @@
 import pytest
 
 from bertkit.commands.pretrain import Config
+from bertkit.model.config import MODEL_SIZES
 from bertkit.options import config_from, options_of, values_of
-from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, in_words
+from bertkit.tasks.recipes import DEFAULT_RECIPE, OF_SIZES, RECIPES, in_words
 
 NEEDED = {"output_dir": "run", "data_dir": "store"}
 
@@ -30,3 +31,15 @@ def test_a_flag_goes_before_the_recipe() -> None:
 def test_a_recipe_is_said_with_its_values() -> None:
     said = in_words("muon", {**RECIPES["muon"], "batch_size": 8})
     assert said.startswith("recipe muon: muon, learning_rate 0.003; muon_learning_rate 0.02, batch_size 8")
+
+
+def test_a_larger_model_is_trained_at_another_rate_unless_one_is_given() -> None:
+    def rate(**values: object) -> float:
+        found: float = values_of(config_from(Config, {**NEEDED, **values}))["muon_learning_rate"]
+        return found
+
+    assert OF_SIZES.keys() == MODEL_SIZES.keys() - {"tiny"}
+    assert (rate(), rate(model_size="mini"), rate(model_size="config.json")) == (0.02, 0.01, 0.02)
+    assert rate(model_size="mini", muon_learning_rate=0.05) == 0.05
+    values = values_of(config_from(Config, {**NEEDED, "model_size": "base", "recipe": "bert"}))
+    assert (values["optimizer"], values["learning_rate"]) == ("adamw", 1e-4)

@@ -24,6 +24,7 @@ from bertkit.options import ALLOW_BIN, group, option, values_of
 from bertkit.tasks.recipes import (
     DEFAULT_RECIPE,
     MASKING_OF_DEFAULT_RECIPE,
+    OF_SIZES,
     RECIPES,
     TRAINING_OF_DEFAULT_RECIPE,
     Initialization,
@@ -53,7 +54,10 @@ class Config:
     do_lower_case: bool | None = option(None, help="lower-case --input_file; null: as the tokenizer's files say")
     preparation: PreparationSettings = group(PreparationSettings)
     model_size: str = option(
-        "tiny", help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size", fixed=True
+        "tiny",
+        presets=OF_SIZES,
+        fixed=True,
+        help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size",
     )
     model_name_or_path: str | None = option(
         None,
@@ -83,7 +87,11 @@ class Config:
     )
     pairs: PairSettings = group(PairSettings)
     masking: MaskingSettings = group(MaskingSettings, defaults=MASKING_OF_DEFAULT_RECIPE)
-    training: TrainSettings = group(TrainSettings, defaults=TRAINING_OF_DEFAULT_RECIPE)
+    training: TrainSettings = group(
+        TrainSettings,
+        defaults=TRAINING_OF_DEFAULT_RECIPE,
+        helps={"muon_learning_rate": "peak rate of Muon; of a new model by --model_size: tiny 0.02, larger ones 0.01"},
+    )
     phases: str | None = option(
         None,
         help="lengths of rows one after the other, as 128:0.9,512:0.1: LENGTH:SHARE of the steps, in place of "
@@ -102,7 +110,7 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        require_effect(self.training, defaults={**TRAINING_OF_DEFAULT_RECIPE, **RECIPES[self.recipe]})
+        require_effect(self.training, defaults=self._training_defaults())
         if self.data_dir is not None and self.corpus.input_file is None:
             self._refuse_what_a_store_has_settled()
         if self.model_name_or_path is not None and self.model_size != "tiny":
@@ -129,6 +137,10 @@ class Config:
             )
         if self.eval_rows < 1:
             raise InputError("evaluates nothing", field="--eval_rows", value=self.eval_rows, expected="1 or more")
+
+    def _training_defaults(self) -> dict[str, Any]:
+        """The settings of training that nobody has given."""
+        return {**TRAINING_OF_DEFAULT_RECIPE, **RECIPES[self.recipe], **OF_SIZES.get(self.model_size, {})}
 
     def _check_phases(self) -> None:
         from bertkit.tasks.phases import phases_from

@@ -39,6 +39,11 @@ RECIPES: dict[str, dict[str, Any]] = {
         "initialization": "normal",
     },
 }
+# By size of a new model, before what the recipe says: Muon's rate was tuned for tiny, mini and small
+# (docs/performance.md); for larger ones it is an extrapolation.
+OF_SIZES: dict[str, dict[str, Any]] = {
+    size: {"muon_learning_rate": 0.01} for size in ("mini", "small", "medium", "base", "large")
+}
 NOT_OF_TRAINING = frozenset(
     {"hidden_dropout_prob", "attention_probs_dropout_prob", "initialization", "mlm_probability"}
 )
