@@ -348,3 +348,14 @@ def test_options_on_labels_which_are_not_looked_at_are_no_flags(
     for flag in (flag for flag in flags if flag.startswith("--")):
         assert f"{flag}: is not a flag of this command" in said
     assert not output.exists()
+
+
+def test_a_question_longer_than_any_of_the_training_is_cut_and_counted(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, output = tmp_path / "x.jsonl", tmp_path / "a.jsonl"
+    asked = [{"id": str(n), "question": "where? " * n, "context": "the moon sees the tower. " * 9} for n in (1, 60)]
+    data.write_text("".join(json.dumps(each) + "\n" for each in asked), encoding="utf-8")
+    assert predict(models["questions"], data, output) == 0
+    assert [line["id"] for line in lines_in(output)] == ["1", "60"]
+    assert "questions cut to max_query_length" in capsys.readouterr().err

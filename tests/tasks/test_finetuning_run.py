@@ -148,15 +148,6 @@ def test_the_new_head_of_a_regression_begins_at_the_mean_of_the_labels_in_traini
     assert weights_in(tmp_path / "two")["classifier.bias"].item() == pytest.approx(mean)
 
 
-def test_a_stride_that_some_question_could_not_have_is_refused(base: Path, tmp_path: Path) -> None:
-    values: dict[str, Any] = {"max_seq_length": 32, "max_query_length": 20, "doc_stride": 10}
-    with pytest.raises(
-        InputError, match="--doc_stride: a window holds 9 tokens of the context beside a question of 20"
-    ):
-        finetune(config_of("questions", base, tmp_path / "run", **values))
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("kind", ["single", "tags", "choices", "questions"])
 def test_a_new_head_is_made_where_it_is_asked_for(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

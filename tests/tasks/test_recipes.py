@@ -3,6 +3,7 @@
 import pytest
 
 from bertkit.commands.pretrain import Config
+from bertkit.errors import InputErrors
 from bertkit.model.config import MODEL_SIZES
 from bertkit.options import config_from, options_of, values_of
 from bertkit.tasks.recipes import DEFAULT_RECIPE, OF_SIZES, RECIPES, in_words
@@ -43,3 +44,12 @@ def test_a_larger_model_is_trained_at_another_rate_unless_one_is_given() -> None
     assert rate(model_size="mini", muon_learning_rate=0.05) == 0.05
     values = values_of(config_from(Config, {**NEEDED, "model_size": "base", "recipe": "bert"}))
     assert (values["optimizer"], values["learning_rate"]) == ("adamw", 1e-4)
+
+
+@pytest.mark.parametrize("size", ["tiny", "base"])
+@pytest.mark.parametrize("rate", [0.01, 0.02])
+def test_a_rate_of_muon_that_no_one_chose_does_no_harm_beside_adamw(size: str, rate: float) -> None:
+    settings = {**NEEDED, "recipe": "bert", "optimizer": "adamw", "model_size": size, "muon_learning_rate": rate}
+    assert config_from(Config, settings).training.optimizer == "adamw"
+    with pytest.raises(InputErrors, match="--muon_learning_rate: has no effect with --optimizer adamw"):
+        config_from(Config, {**settings, "muon_learning_rate": 0.03})

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.errors import InputErrors
+from bertkit.errors import InputError, InputErrors
 from bertkit.options import options_of, values_of
-from bertkit.tasks.task_settings import KNOWN_BY, NEEDS, TEXTS, TaskName, TaskSettings, require_known
+from bertkit.tasks.task_settings import KNOWN_BY, NEEDS, TEXTS, Knowledge, TaskName, TaskSettings, require_known
 
 TASKS = get_args(TaskName)
 # Of every option that is not every task's: a value other than its default.
@@ -68,3 +68,8 @@ def test_what_is_about_windows_is_refused_without_them(given: dict[str, Any]) ->
 def test_options_are_known_without_torch() -> None:
     code = "import sys, bertkit.tasks.task_settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_scheme_that_is_none_is_no_knowledge() -> None:
+    with pytest.raises(InputError, match=r"scheme: is no scheme\n  value: 'BIO'\n  expected: IOB1 \| IOB2"):
+        Knowledge(scheme="BIO")  # type: ignore[arg-type]

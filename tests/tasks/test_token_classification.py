@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from toy_run import toy_tokenizer
 
 from bertkit.data.examples.example import TaggedExample
-from bertkit.data.examples.reading import ExampleReport, ReadingSettings
+from bertkit.data.examples.reading import ExampleReport, ReadingSettings, SchemeName
 from bertkit.data.features import IGNORE_INDEX, CoverageReport
 from bertkit.data.tag_features import TagFeatures
 from bertkit.errors import InputError, InputErrors
@@ -191,19 +191,20 @@ def test_other_data_is_read_by_the_scheme_of_the_training_where_its_tags_allow_i
         )
 
 
-def test_plain_classes_mark_no_entities_whatever_their_names() -> None:
+@pytest.mark.parametrize(("scheme", "entities"), [("classes", 0), (None, 2)])  # None: a model from elsewhere
+def test_plain_classes_mark_no_entities_whatever_their_names(scheme: SchemeName | None, entities: int) -> None:
     task = TaskConfig(labels=("B-verb", "C-adj", "I-verb"))
-    scores = np.eye(3, dtype=np.float32)[[0, 2, 1, 2, 0]] * 9  # the third class stands where IOB2 would not have it
-    found = feature([2, 5, 6, 7, 3], [1, 2, 3], [0, 0, 0])
+    scores = np.zeros((5, 3), np.float32)
+    scores[[1, 2, 3], [2, 1, 2]] = 9  # the third class stands where IOB2 would not have it
     [answer] = TASK.answers(
         [sentence("a b c", "B-verb B-verb B-verb")],
-        [found],
+        [feature([2, 5, 6, 7, 3], [1, 2, 3], [0, 0, 0])],
         [scores],
         settings=TaskSettings(),
         task=task,
-        knowledge=Knowledge(),
+        knowledge=Knowledge(scheme=scheme),
     )
-    assert (answer.tags, answer.entities) == (("I-verb", "C-adj", "I-verb"), ())
+    assert (answer.tags, len(answer.entities)) == (("I-verb", "C-adj", "I-verb"), entities)
 
 
 def test_tags_named_as_entities_are_no_plain_classes() -> None:

@@ -175,6 +175,7 @@ def judged(**values: Any) -> None:
     job: Any = SimpleNamespace(
         deciding_metric=values.pop("metric", "loss"),
         higher_is_better=values.pop("higher", False),
+        begins_low=values.pop("begins_low", False),
         settings=TrainSettings(learning_rate=0.5),
     )
     require_learned(job, TrainState(**{"step": 10, "best_score": 2.0, **values}))
@@ -190,7 +191,7 @@ def judged(**values: Any) -> None:
         {"skipped_steps": 9},
         {"first_loss": 1.0, "lowest_loss": 0.9, "later_lines": 20},
         {"first_loss": 1.0, "lowest_loss": 1.1, "later_lines": 4},
-        {"first_loss": 1.56, "lowest_loss": 1.58, "later_lines": 20},  # a regression that began with the mean
+        {"first_loss": 1.56, "lowest_loss": 1.58, "later_lines": 20, "begins_low": True},
         {"step": 0, "best_score": None},
     ],
 )
@@ -210,6 +211,14 @@ def test_a_run_that_learned_something_or_says_too_little_is_fine(values: dict[st
         (
             {"first_loss": 0.7, "lowest_loss": 9.0, "later_lines": 5},
             "the training loss never fell: 0.7000 at first, 9.0000 at best",
+        ),
+        (
+            {"first_loss": 0.69, "lowest_loss": 0.69, "later_lines": 5},
+            "the training loss never fell: 0.6900 at first, 0.6900 at best",
+        ),
+        (
+            {"first_loss": 1.5, "lowest_loss": 1.6, "later_lines": 5, "begins_low": True},
+            "the training loss never fell: 1.5000 at first, 1.6000 at best",
         ),
     ],
 )

@@ -90,7 +90,9 @@ class Config:
     training: TrainSettings = group(
         TrainSettings,
         defaults=TRAINING_OF_DEFAULT_RECIPE,
-        helps={"muon_learning_rate": "peak rate of Muon; of a new model by --model_size: tiny 0.02, larger ones 0.01"},
+        helps={
+            "muon_learning_rate": "peak rate of Muon; with a --model_size larger than tiny 0.01 where it is not given"
+        },
     )
     phases: str | None = option(
         None,
@@ -139,8 +141,14 @@ class Config:
             raise InputError("evaluates nothing", field="--eval_rows", value=self.eval_rows, expected="1 or more")
 
     def _training_defaults(self) -> dict[str, Any]:
-        """The settings of training that nobody has given."""
-        return {**TRAINING_OF_DEFAULT_RECIPE, **RECIPES[self.recipe], **OF_SIZES.get(self.model_size, {})}
+        """The settings of training that nobody need have given; Muon's rate may be any size's, as in old files."""
+        rates = {own["muon_learning_rate"] for own in (RECIPES[DEFAULT_RECIPE], *OF_SIZES.values())}
+        own = self.training.muon_learning_rate
+        return {
+            **TRAINING_OF_DEFAULT_RECIPE,
+            **RECIPES[self.recipe],
+            **({"muon_learning_rate": own} if own in rates else {}),
+        }
 
     def _check_phases(self) -> None:
         from bertkit.tasks.phases import phases_from

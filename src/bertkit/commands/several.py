@@ -71,8 +71,10 @@ def _require_same(member: Member) -> None:
     path = member.directory / RUN
     before = read_json_object(path).get(GIVEN) if path.is_file() else None
     now = _comparable(member.settings)
-    if before is not None and _comparable(before) == now:
-        return
+    if before is not None:  # an option that was not there yet has changed nothing
+        now = {name: value for name, value in now.items() if name in before}
+        if _comparable(before) == now:
+            return
     differ = {name for name, value in now.items() if _comparable(before or {}).get(name) != value}
     listed = "; ".join(f"{name}: {(before or {}).get(name)!r} then, {now[name]!r} now" for name in sorted(differ))
     raise InputError(

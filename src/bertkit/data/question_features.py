@@ -58,7 +58,7 @@ def build_question_features(
     """
     questions = tokenizer.encode_ids([example.question for example in examples])
     longest = min(max(map(len, questions), default=0), settings.max_query_length)
-    require_cover(settings, longest)
+    _require_cover(settings, longest)
     features: list[QuestionFeatures] = []
     context, encoding = None, None
     for place, (example, asked) in enumerate(zip(examples, questions, strict=True)):
@@ -78,7 +78,7 @@ def build_question_features(
     return features
 
 
-def require_cover(settings: WindowSettings, longest: int) -> None:
+def _require_cover(settings: WindowSettings, longest: int) -> None:
     """Refuse windows that would leave tokens of a context out beside a question of `longest` tokens.
 
     Raises:

@@ -106,6 +106,7 @@ class FineTuningRun:
             layers_above=lambda name: layers_above(name, layers),
             deciding_metric=metric if held_out else "step",
             higher_is_better=higher,
+            begins_low=self.data.config.problem_type == "regression",
         )
         return make_job(
             task,

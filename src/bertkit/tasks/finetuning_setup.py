@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from bertkit.console import say
 from bertkit.data.examples.example import TextExample
 from bertkit.data.examples.reading import ReadingSettings
-from bertkit.data.features import PAIR_SPECIAL
-from bertkit.data.question_features import WindowSettings, require_cover
 from bertkit.errors import InputError
 from bertkit.model.architectures import Head, TaskModel, build
 from bertkit.model.config import BertConfig, read_json_object
@@ -179,8 +177,7 @@ def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskS
     """The settings with the length of a row fixed: as asked, or the task's usual one, at most the model's positions.
 
     Raises:
-        InputError: more was asked for than the model has positions; a doc_stride that would leave tokens out beside
-            the longest question there may be.
+        InputError: more was asked for than the model has positions.
     """
     positions, asked = config.max_position_embeddings, settings.max_seq_length
     if asked is not None and asked > positions:
@@ -191,7 +188,4 @@ def _within(settings: TaskSettings, config: BertConfig, task: TaskName) -> TaskS
             remedy=f"use at most {positions}",
         )
     usual = MAX_SEQ_LENGTH_OF_QUESTIONS if task == QUESTIONS else MAX_SEQ_LENGTH
-    length = asked or min(usual, positions)
-    if task == QUESTIONS and settings.max_query_length < length - PAIR_SPECIAL:  # so that predictions never meet one
-        require_cover(WindowSettings(length, settings.doc_stride, settings.max_query_length), settings.max_query_length)
-    return replace(settings, max_seq_length=length)
+    return replace(settings, max_seq_length=asked or min(usual, positions))

@@ -13,6 +13,7 @@ from bertkit.tasks.foreign_task import foreign_task, in_words
 from bertkit.tasks.predicting import Predictor
 from bertkit.tasks.task_file import has_task_file, read_task_file
 from bertkit.tasks.task_names import task_named
+from bertkit.tasks.task_settings import QUESTIONS, for_any_question
 from bertkit.tasks.tokenizers import fitting_tokenizer
 
 
@@ -35,4 +36,5 @@ def open_predictor(directory: str | Path, *, allow_bin: bool = False) -> Predict
     tokenizer = fitting_tokenizer(folder, vocab_size=model.config.vocab_size)
     if not is_ours:
         say(in_words(folder, model, saved))
-    return Predictor(model, tokenizer, task, saved.settings, saved.knowledge)
+    settings = for_any_question(saved.settings) if saved.name == QUESTIONS else saved.settings
+    return Predictor(model, tokenizer, task, settings, saved.knowledge)

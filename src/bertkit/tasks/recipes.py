@@ -39,8 +39,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "initialization": "normal",
     },
 }
-# By size of a new model, before what the recipe says: Muon's rate was tuned for tiny, mini and small
-# (docs/performance.md); for larger ones it is an extrapolation.
+# By size of a new model, before what the recipe says: Muon's rate was tuned for tiny and mini (docs/performance.md);
+# for larger ones it is an extrapolation.
 OF_SIZES: dict[str, dict[str, Any]] = {
     size: {"muon_learning_rate": 0.01} for size in ("mini", "small", "medium", "base", "large")
 }

@@ -4,10 +4,11 @@ In: flags or YAML.  Out: one frozen TaskSettings, checked; what a model knows be
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from bertkit.data.examples.reading import ReadingSettings, SchemeName
+from bertkit.data.features import PAIR_SPECIAL
 from bertkit.errors import InputError, InputErrors
 from bertkit.model.task_config import Combine, Pooling
 from bertkit.options import changed, option, values_of, without_effect
@@ -150,6 +151,15 @@ def length_of_rows(settings: TaskSettings) -> int:
     return settings.max_seq_length
 
 
+def for_any_question(settings: TaskSettings) -> TaskSettings:
+    """Return the settings with questions cut to what leaves doc_stride tokens of room beside them.
+
+    In training a longer one is an error; a question that is asked later must not be one, and is cut and counted.
+    """
+    room = length_of_rows(settings) - PAIR_SPECIAL - settings.doc_stride
+    return replace(settings, max_query_length=max(1, min(settings.max_query_length, room)))
+
+
 @dataclass(frozen=True)
 class Knowledge:
     """What a trained model must be told again to answer as it was evaluated; task.json beside the model."""
@@ -158,6 +168,11 @@ class Knowledge:
     unanswerable: bool = False  # whether questions may have no answer
     threshold: float | None = None  # of a label's probability, or of null_odds
     pairs: bool | None = None  # whether what was learnt from were two texts each; None: not known, or some of both
+
+    def __post_init__(self) -> None:
+        known = get_args(SchemeName)
+        if self.scheme not in (None, *known):
+            raise InputError("is no scheme", field="scheme", value=self.scheme, expected=" | ".join(known))
 
 
 def thresholds_in_words(knowledge: Knowledge, settings: TaskSettings) -> list[str]:

@@ -142,7 +142,7 @@ class TokenClassification:
             features,
             outputs,
             LabelMap(task.labels),
-            classes=_kind(task) == "classes",
+            classes=knowledge.scheme == "classes",
             constrained=settings.constrained_decoding,
         )
 
@@ -235,8 +235,8 @@ def _require_classes(settings: ReadingSettings, task: TaskConfig) -> None:
             f"does not fit the names of the tags, which mark {_kind(task)}",
             field="--scheme",
             value="classes",
-            expected="a tag, besides O, that does not begin with B- or I-",
-            remedy="leave it out, or name the tags otherwise; the accuracy of tags is among the figures of entities",
+            expected="a tag that is neither O, B, I, E, M, S nor begins with B- or I-",
+            remedy="leave it out, or name the tags otherwise; the accuracy of tags is among the figures all the same",
         )
 
 

@@ -63,6 +63,7 @@ class Job:
     saver: Saver | None = None  # what `save` hands the checkpoint to; None: it is written when `save` returns
     deciding_metric: str = "loss"  # of the held-out metrics: which says what is best
     higher_is_better: bool = False
+    begins_low: bool = False  # the loss is near the least there may be: that it never fell means nothing
     peak_flops: float = math.inf  # of this machine's matrix products a second, over all processes
 
 

@@ -44,6 +44,7 @@ class Task:
     layers_above: Callable[[str], int]  # by a parameter's name: how deep it lies
     deciding_metric: str = "loss"
     higher_is_better: bool = False
+    begins_low: bool = False  # the loss, as that of a head that begins with the best constant: it need not fall
 
 
 def make_job(
@@ -95,6 +96,7 @@ def make_job(
         saver=saver,
         deciding_metric=task.deciding_metric,
         higher_is_better=task.higher_is_better,
+        begins_low=task.begins_low,
         peak_flops=peak_flops,
     )
 
@@ -178,7 +180,7 @@ def require_learned(job: Job, state: TrainState) -> None:
         first is not None
         and lowest is not None
         and state.later_lines >= JUDGED_LINES
-        and lowest - first > WORSE * abs(first)  # a head that begins with the best guess falls by less than chance
+        and lowest - first >= (WORSE * abs(first) if job.begins_low else 0)
     ):
         problem = f"the training loss never fell: {first:.4f} at first, {lowest:.4f} at best"
     if problem is not None:

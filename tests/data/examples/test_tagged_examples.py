@@ -316,7 +316,7 @@ def test_a_tag_without_prefix_among_prefixed_ones_is_named_even_when_repairing(t
         resolved(path, repair_tags=True)
     [problem] = caught.value.problems
     assert (problem.line, problem.value) == (2, "PER")
-    assert problem.remedy == "mend the tag; or name the --scheme"  # which is not for repairing
+    assert problem.remedy == "mend the tag; or name the --scheme (classes: tags that mark nothing)"  # not --repair_tags
 
 
 def test_untyped_tags_and_a_scheme_of_ones_own(tmp_path: Path) -> None:  # public case 41

@@ -199,7 +199,8 @@ def resolve_tags(
 
 
 def _remedy(settings: ReadingSettings, *, may_be_repaired: bool) -> str:
-    others = ["name the --scheme (classes: tags that mark nothing)"] if settings.scheme is None else []
+    scheme = "name the --scheme" if may_be_repaired else "name the --scheme (classes: tags that mark nothing)"
+    others = [scheme] if settings.scheme is None else []
     others += ["--repair_tags"] if may_be_repaired else []
     return "; or ".join(["mend the tag", *others])
 
