@@ -148,7 +148,7 @@ def test_the_new_head_of_a_regression_begins_at_the_mean_of_the_labels_in_traini
     assert weights_in(tmp_path / "two")["classifier.bias"].item() == pytest.approx(mean)
 
 
-@pytest.mark.parametrize("kind", ["single", "tags", "choices", "questions"])
+@pytest.mark.parametrize("kind", ["single", "questions"])
 def test_a_new_head_is_made_where_it_is_asked_for(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

@@ -57,7 +57,7 @@ def test_a_model_of_the_first_layer_is_a_plain_bert_that_ends_there(tmp_path: Pa
     assert len(mine.encoder.layers) == 1 < len(before.layers)
 
 
-@pytest.mark.parametrize("kind", ["single", "choices", "tags", "questions"])
+@pytest.mark.parametrize("kind", ["single", "questions"])
 def test_a_head_that_was_trained_on_another_layer_is_made_anew(
     tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
