@@ -166,8 +166,10 @@ def test_a_new_head_is_made_where_it_is_asked_for(
 @pytest.mark.parametrize("kind", ["single", "choices"])
 def test_a_resume_refuses_another_pooling(base: Path, tmp_path: Path, kind: str) -> None:
     finetune(config_of(kind, base, tmp_path / "run"))
-    with pytest.raises(InputError, match="pooling: 'pooler' then, 'cls' now"):
-        finetune(config_of(kind, base, tmp_path / "run", resume_from="last", pooling="cls"))
+    for values in ({"pooling": "cls"}, {"layers": [1]}, {"layers": [1, 2], "combine": "sum"}):
+        for inexact in (False, True):
+            with pytest.raises(InputError, match=r"--(pooling|layers): contradicts the run that is resumed"):
+                finetune(config_of(kind, base, tmp_path / "run", resume_from="last", allow_inexact=inexact, **values))
 
 
 @pytest.mark.parametrize("kind", ["pair", "regression", "tags", "choices", "questions2", "multi"])

@@ -31,6 +31,7 @@ from bertkit.tasks.finetuning_data import TaskData, agree_on, build_features, la
 from bertkit.tasks.finetuning_run import FineTuningRun
 from bertkit.tasks.foreign_task import MAX_SEQ_LENGTH_OF_QUESTIONS
 from bertkit.tasks.layers import cut_after, freeze, prepare, with_dropout
+from bertkit.tasks.task_file import read_task_file
 from bertkit.tasks.task_names import task_named
 from bertkit.tasks.task_settings import QUESTIONS, TaskName, TaskSettings
 from bertkit.tasks.tokenizers import fitting_tokenizer
@@ -130,7 +131,8 @@ def _model(
     """
     if checkpoint is None:
         task = replace(task, layers=tuple(settings.layers), combine=settings.combine)
-    else:  # of what it read then; that other settings are asked for now is found when its state is put back
+    else:
+        _require_same_reading(checkpoint, settings)
         task = replace(task, **reading_from_json(read_json_object(checkpoint / CONFIG), file=checkpoint / CONFIG))
     model, report = load_with_report(
         checkpoint or base.name_or_path,
@@ -158,6 +160,25 @@ def _model(
     again.load_state_dict({name: state[name] for name in again.state_dict()})
     assert isinstance(again, TaskModel)
     return again, report.newly_made
+
+
+def _require_same_reading(checkpoint: Path, settings: TaskSettings) -> None:
+    """Refuse to go on with a head that reads something else of the encoder than is asked for now, however inexactly.
+
+    Raises:
+        InputError: it does.
+    """
+    before = read_task_file(checkpoint).settings
+    for name in ("pooling", "layers", "combine"):
+        then, now = getattr(before, name), getattr(settings, name)
+        if then != now:
+            raise InputError(
+                "contradicts the run that is resumed",
+                field=f"--{name}",
+                value=now,
+                expected=f"{then}, as when it began",
+                remedy="leave it out, or start a new run in another --output_dir",
+            )
 
 
 def _begin_at_the_mean(model: TaskModel, examples: Sequence[TextExample]) -> None:
