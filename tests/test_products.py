@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertkit import products
-from bertkit.products import Linear, linear, times_transposed
+from bertkit.products import Linear, linear, product, times_transposed
 
 needs_onednn = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
@@ -92,6 +92,15 @@ def test_a_stack_of_matrices_is_multiplied_one_by_one(monkeypatch: pytest.Monkey
     torch.manual_seed(0)
     left, right = torch.randn(3, 4, 6), torch.randn(3, 5, 6)
     torch.testing.assert_close(times_transposed(left, right), left @ right.mT, rtol=1e-5, atol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_product_takes_transposed_views(monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+    monkeypatch.setattr(products, "has_slow_mkl", lambda: slow)
+    torch.manual_seed(0)
+    left, right = torch.randn(6, 4), torch.randn(6, 5)
+    torch.testing.assert_close(product(left.t(), right), left.t() @ right, rtol=1e-5, atol=1e-5)
 
 
 def test_an_intel_processor_stays_with_mkl(monkeypatch: pytest.MonkeyPatch) -> None:

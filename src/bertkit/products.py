@@ -33,6 +33,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product
 
 
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Return left · right, (n, m), for (n, k) and (k, m), without a gradient; either may be a transposed view."""
+    return _product(left, right.t()) if _takes_onednn(left, right) else left @ right
+
+
 def times_transposed(left: Tensor, right: Tensor) -> Tensor:
     """Return left · rightᵀ, (count, n, m), for (count, n, k) and (count, m, k), without a gradient."""
     if not _takes_onednn(left, right):
@@ -46,10 +51,16 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and x.numel() > 0
-        and not torch.compiler.is_compiling()  # the compiler chooses for itself; an export stays with public operators
-        and not torch.is_autocast_enabled("cpu")
-        and is_plain(x)
-        and is_plain(weight)
+        and not stays_with_torch(x, weight)
+    )
+
+
+def stays_with_torch(*tensors: Tensor) -> bool:
+    """Return whether a compiler, autocast or a subclass has to see torch's own operators, on the first one's device."""
+    return (
+        torch.compiler.is_compiling()  # the compiler chooses for itself; an export stays with public operators
+        or torch.is_autocast_enabled(tensors[0].device.type)
+        or not all(map(is_plain, tensors))
     )
 
 

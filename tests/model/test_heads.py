@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from bertkit import products
 from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.heads import IGNORE_INDEX, PretrainingModel
-from bertkit.model.losses import summed_cross_entropy
+from bertkit.model.losses import linear_cross_entropy, summed_cross_entropy
 
 CONFIG = BertConfig(
     vocab_size=60,
@@ -275,12 +276,19 @@ def test_positions_outside_the_batch_are_refused(positions: Tensor, message: str
 # ---- the sum of pre-training -----------------------------------------------------------------------------------------
 
 
+def labelled_scores(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(9, 31) scores far apart, and labels: some have the highest score, two are none."""
+    torch.manual_seed(0)
+    logits = (20 * torch.randn(9, 31)).to(dtype)
+    labels = logits.argmax(-1).where(torch.arange(9) < 4, torch.randint(31, (9,)))
+    labels[[2, 7]] = IGNORE_INDEX
+    return logits, labels
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_summed_loss_its_hits_and_gradient_are_torchs(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    logits = (20 * torch.randn(9, 31)).to(dtype).requires_grad_()
-    labels = logits.detach().argmax(-1).where(torch.arange(9) < 4, torch.randint(31, (9,)))
-    labels[[2, 7]] = IGNORE_INDEX
+    logits, labels = labelled_scores(dtype)
+    logits.requires_grad_()
     total, hits = summed_cross_entropy(logits, labels)
     assert total.dtype == torch.promote_types(dtype, torch.float32)
     [ours] = torch.autograd.grad(3 * total, [logits])
@@ -291,6 +299,64 @@ def test_the_summed_loss_its_hits_and_gradient_are_torchs(dtype: torch.dtype) ->
     assert int(hits) == int((logits.argmax(-1) == labels).sum())
 
 
+@pytest.mark.parametrize("slow_mkl", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_loss_of_a_linear_layer_its_hits_and_gradients_are_torchs(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, slow_mkl: bool
+) -> None:
+    """Scores that nobody else reads: also by oneDNN, and in a format that is widened for its loss."""
+    monkeypatch.setattr(products, "has_slow_mkl", lambda: slow_mkl)
+    scores, labels = labelled_scores(dtype)
+    hidden, weight, bias = torch.eye(9, dtype=dtype), scores.t().contiguous(), torch.randn(31).to(dtype)
+    given = [part.requires_grad_() for part in (hidden, weight, bias)]
+    total, hits = linear_cross_entropy(hidden, weight, bias, labels)
+    logits = F.linear(hidden, weight, bias).to(total.dtype)
+    expected = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    torch.testing.assert_close(total, expected)
+    assert int(hits) == int((logits.argmax(-1) == labels).sum())
+    ours, theirs = (torch.autograd.grad(3 * loss, given) for loss in (total, expected))
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.1}[dtype]  # of sums of scores up to 60
+    torch.testing.assert_close(ours, theirs, rtol=tolerance / 10, atol=tolerance)
+
+
+def test_the_loss_of_a_linear_layer_leaves_what_is_frozen_alone() -> None:
+    hidden, weight = torch.randn(2, 3, requires_grad=True), torch.randn(5, 3)
+    linear_cross_entropy(hidden, weight, torch.zeros(5), torch.tensor([0, 4]))[0].backward()
+    assert hidden.grad is not None
+    assert weight.grad is None
+
+
+def test_the_loss_of_a_linear_layer_is_made_in_the_format_of_autocast() -> None:
+    hidden, weight = torch.randn(2, 3), torch.randn(5, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, _ = linear_cross_entropy(hidden, weight, torch.zeros(5), torch.tensor([0, 4]))
+        expected = F.cross_entropy(F.linear(hidden, weight).float(), torch.tensor([0, 4]), reduction="sum")
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("slow_mkl", [False, True])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-6)])
+def test_the_losses_of_training_have_the_gradients_of_the_plain_pass(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float, tied: bool, slow_mkl: bool
+) -> None:
+    """Every exact saving at once, against none of them."""
+    monkeypatch.setattr(products, "has_slow_mkl", lambda: slow_mkl)
+    model = model_of(dataclasses.replace(CONFIG, tie_word_embeddings=tied)).to(dtype)
+    targets = TARGETS.clone()
+    targets[1] = IGNORE_INDEX
+    given = {"mlm_positions": POSITIONS, "mlm_targets": targets, "next_sentence_label": NEXT, "attention_mask": MASK}
+    plain = model(INPUT_IDS, **given)
+    found = model.losses_where_read(INPUT_IDS, **given)
+    torch.testing.assert_close(found["mlm"][0], 3 * plain.mlm_loss)  # three of the four targets are labels
+    torch.testing.assert_close(found["nsp"][0], 3 * plain.nsp_loss)
+    assert int(found["mlm"][1]) == int((plain.mlm_logits.argmax(-1) == targets).sum())
+    assert int(found["nsp"][1]) == int((plain.nsp_logits.argmax(-1) == NEXT).sum())
+    expected = gradients(model, plain.mlm_loss + plain.nsp_loss)
+    ours = gradients(model, (found["mlm"][0] + found["nsp"][0]) / 3)
+    assert float((ours - expected).norm()) <= tolerance * float(expected.norm())
+
+
 def test_the_summed_loss_of_a_score_far_ahead_is_exact() -> None:
     logits = torch.tensor([[1000.0, 0.0, -1000.0]] * 3)
     total, _ = summed_cross_entropy(logits, torch.tensor([0, 1, 2]))
@@ -298,11 +364,19 @@ def test_the_summed_loss_of_a_score_far_ahead_is_exact() -> None:
 
 
 def test_the_gradient_of_the_summed_loss_is_made_once() -> None:
-    """In the memory of the probabilities: a second backward pass is refused, not wrong."""
+    """In the memory of the exponentials: a second backward pass is refused, not wrong."""
     total, _ = summed_cross_entropy(torch.randn(2, 3, requires_grad=True), torch.tensor([0, 1]))
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
+
+
+def test_the_loss_of_a_linear_layer_without_labels_is_zero() -> None:
+    hidden, weight = torch.zeros(0, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    total, hits = linear_cross_entropy(hidden, weight, torch.zeros(5), torch.zeros(0, dtype=torch.int64))
+    total.backward()
+    assert (float(total.detach()), int(hits)) == (0.0, 0)
+    assert not weight.grad.any()
 
 
 def test_the_summed_loss_without_labels_is_zero() -> None:

@@ -15,7 +15,7 @@ from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, initialise
 from bertkit.model.inputs import check_positions
 from bertkit.model.losses import IGNORE_INDEX as IGNORE_INDEX
-from bertkit.model.losses import check_labels, cross_entropy, mean
+from bertkit.model.losses import check_labels, cross_entropy, linear_cross_entropy, mean, summed_cross_entropy
 from bertkit.model.tied_weights import two_uses
 from bertkit.products import Linear, linear, round_rows
 
@@ -54,8 +54,21 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """Return logits (…, vocab) for hidden states (…, hidden) and the embedding matrix (vocab, hidden)."""
-        transformed = self.layer_norm(self.activation(self.dense(hidden)))  # (…, hidden)
-        return linear(transformed, word_embeddings if self.decoder is None else self.decoder, self.bias)
+        return linear(self._transformed(hidden), self._matrix(word_embeddings), self.bias)
+
+    def summed_loss(self, hidden: Tensor, word_embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the summed loss () and how many labels () have the highest score.
+
+        hidden: (n, hidden); word_embeddings: (vocab, hidden); labels: (n,) int64, IGNORE_INDEX for none.
+        """
+        return linear_cross_entropy(self._transformed(hidden), self._matrix(word_embeddings), self.bias, labels)
+
+    def _transformed(self, hidden: Tensor) -> Tensor:
+        transformed: Tensor = self.layer_norm(self.activation(self.dense(hidden)))  # (…, hidden)
+        return transformed
+
+    def _matrix(self, word_embeddings: Tensor) -> Tensor:
+        return word_embeddings if self.decoder is None else self.decoder
 
 
 class PretrainingModel(nn.Module):
@@ -148,33 +161,54 @@ class PretrainingModel(nn.Module):
         mlm_positions: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        fill_up: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the masked-LM logits (n, vocab) at the positions, and the next-sentence logits (batch, 2) or None.
-
-        fill_up: leave the meaningless rows at the end, if any, with which the logits were computed: cutting them off
-            copies the gradient of all.
 
         They are those of `forward`, and so are the gradients; the last layer is finished at these positions, and at
         [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
         """
         assert self.mlm_head is not None
+        hidden, matrix, nsp_logits = self._where_read(input_ids, mlm_positions, attention_mask, token_type_ids)
+        mlm_logits: Tensor = self.mlm_head(hidden, matrix)
+        return mlm_logits[: len(mlm_positions)], nsp_logits
+
+    def losses_where_read(
+        self,
+        input_ids: Tensor,
+        *,
+        mlm_positions: Tensor,
+        mlm_targets: Tensor,
+        next_sentence_label: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return `mlm` and, with its labels, `nsp`: the sum of the losses (), and how many labels () score highest.
+
+        The labels are those of `forward`, and are not looked at; the pass is that of `logits_where_read`, whose
+        masked-LM logits are not kept.
+        """
+        assert self.mlm_head is not None
+        hidden, matrix, nsp_logits = self._where_read(input_ids, mlm_positions, attention_mask, token_type_ids)
+        # The rows that fill up to a round number have no label: to cut them off would copy the gradient of all.
+        targets = F.pad(mlm_targets, (0, len(hidden) - len(mlm_targets)), value=IGNORE_INDEX)
+        losses = {"mlm": self.mlm_head.summed_loss(hidden, matrix, targets)}
+        if next_sentence_label is not None:
+            assert nsp_logits is not None
+            losses["nsp"] = summed_cross_entropy(nsp_logits, next_sentence_label)
+        return losses
+
+    def _where_read(
+        self, input_ids: Tensor, positions: Tensor, mask: Tensor | None, types: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Hidden states (n or more, hidden) at positions, the matrix for their scores, next-sentence logits or None."""
         weight = self.encoder.embeddings.word_embeddings.weight
-        uses = two_uses(weight) if self.mlm_head.decoder is None else None
+        uses = two_uses(weight) if self.mlm_head is not None and self.mlm_head.decoder is None else None
         looked_up, multiplied = (None, weight) if uses is None else uses
         encoded = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            word_matrix=looked_up,
-            read_positions=mlm_positions,
+            input_ids, attention_mask=mask, token_type_ids=types, word_matrix=looked_up, read_positions=positions
         )
-        hidden, n = encoded.last_hidden_state, len(mlm_positions)
-        hidden = F.pad(hidden, (0, 0, 0, -n % round_rows()))  # (n or more, hidden)
-        mlm_logits = self.mlm_head(hidden, multiplied)
-        if not fill_up:
-            mlm_logits = mlm_logits[:n]
-        return mlm_logits, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)
+        hidden = F.pad(encoded.last_hidden_state, (0, 0, 0, -len(positions) % round_rows()))
+        return hidden, multiplied, None if self.nsp_head is None else self.nsp_head(encoded.pooler_output)
 
     def _mlm_logits(self, hidden: Tensor, positions: Tensor | None) -> Tensor | None:
         if self.mlm_head is None:

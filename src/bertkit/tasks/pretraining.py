@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bertkit.data.batches import build_global_batch
 from bertkit.data.masking import MaskingSettings
@@ -22,7 +21,6 @@ from bertkit.errors import InputError
 from bertkit.model.config import BertConfig
 from bertkit.model.costs import training_flops
 from bertkit.model.heads import PretrainingModel
-from bertkit.model.losses import IGNORE_INDEX, summed_cross_entropy
 from bertkit.tasks.phases import Phase, first_steps
 from bertkit.text.vocabulary import Vocabulary
 from bertkit.train.feed import StepBatches
@@ -41,20 +39,14 @@ class PretrainingLoss(nn.Module):
 
     def forward(self, batch: dict[str, Tensor]) -> LossSums:
         """Return the sums over the labels of one micro-batch; `mlm` first, `nsp` where there are pairs."""
-        mlm_logits, nsp_logits = self.model.logits_where_read(
+        found = self.model.losses_where_read(
             batch["input_ids"],
             mlm_positions=batch["mlm_positions"],
+            mlm_targets=batch["mlm_targets"],
+            next_sentence_label=batch.get("next_sentence_label"),
             attention_mask=batch.get("attention_mask"),
             token_type_ids=batch["token_type_ids"],
-            fill_up=True,
         )
-        targets = batch["mlm_targets"]
-        targets = F.pad(targets, (0, len(mlm_logits) - len(targets)), value=IGNORE_INDEX)
-        scores = {"mlm": (mlm_logits, targets)}
-        if "next_sentence_label" in batch:
-            assert nsp_logits is not None
-            scores["nsp"] = (nsp_logits, batch["next_sentence_label"])
-        found = {name: summed_cross_entropy(logits, labels) for name, (logits, labels) in scores.items()}
         return LossSums(
             sums={name: total for name, (total, _) in found.items()},
             correct={name: hits for name, (_, hits) in found.items()},
