@@ -29,20 +29,23 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """
     if not _takes_onednn(x, weight):
         return F.linear(x, weight, bias)
-    product: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return product
+    output: Tensor = _LinearByOneDNN.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return output
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left · right, (n, m), for (n, k) and (k, m), without a gradient; either may be a transposed view."""
-    return _product(left, right.t()) if _takes_onednn(left, right) else left @ right
+    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view.
+
+    To be called where no gradient is recorded: it may have none.
+    """
+    return _by_onednn(left, right.t()) if _takes_onednn(left, right) else left @ right
 
 
 def times_transposed(left: Tensor, right: Tensor) -> Tensor:
-    """Return left · rightᵀ, (count, n, m), for (count, n, k) and (count, m, k), without a gradient."""
+    """Return left · rightᵀ, (count, n, m), for (count, n, k) and (count, m, k), as `product`: without a gradient."""
     if not _takes_onednn(left, right):
         return left @ right.transpose(1, 2)
-    return torch.stack([_product(one, other) for one, other in zip(left, right, strict=True)])
+    return torch.stack([_by_onednn(one, other) for one, other in zip(left, right, strict=True)])
 
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -65,7 +68,7 @@ def stays_with_torch(*tensors: Tensor) -> bool:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is of no subclass: not a tracer's, not one that is cut over processes."""
+    """Return whether a tensor is of no subclass: no tracer's, and no DTensor (FSDP2's weights are none in a pass)."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 
@@ -90,19 +93,19 @@ def round_rows() -> int:
     return 32 if has_slow_mkl() else 1
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x · weightᵀ + bias by oneDNN; either may be a transposed view."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return product
+    output: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return output
 
 
-class _Product(torch.autograd.Function):
+class _LinearByOneDNN(torch.autograd.Function):
     """The three products of a linear layer: its output, and the gradients by its input and by its weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
+        return _by_onednn(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -111,7 +114,7 @@ class _Product(torch.autograd.Function):
         by_x, by_weight, by_bias = ctx.needs_input_grad
         rows = gradient.reshape(-1, gradient.size(-1))  # (n, out)
         return (
-            _product(gradient, weight.t()) if by_x else None,
-            _product(rows.t(), x.reshape(-1, x.size(-1)).t()) if by_weight else None,
+            _by_onednn(gradient, weight.t()) if by_x else None,
+            _by_onednn(rows.t(), x.reshape(-1, x.size(-1)).t()) if by_weight else None,
             rows.sum(dim=0) if by_bias else None,
         )

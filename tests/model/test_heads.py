@@ -363,12 +363,39 @@ def test_the_summed_loss_of_a_score_far_ahead_is_exact() -> None:
     assert float(total) == 3000.0
 
 
+def test_a_small_loss_of_large_scores_is_not_lost() -> None:
+    total, _ = summed_cross_entropy(torch.tensor([[10000.0, 9992.0]]), torch.tensor([0]))
+    assert float(total) == pytest.approx(math.log1p(math.exp(-8)), rel=1e-4)
+
+
 def test_the_gradient_of_the_summed_loss_is_made_once() -> None:
     """In the memory of the exponentials: a second backward pass is refused, not wrong."""
     total, _ = summed_cross_entropy(torch.randn(2, 3, requires_grad=True), torch.tensor([0, 1]))
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
+
+
+@pytest.mark.parametrize(
+    ("heads", "targets", "message"),
+    [
+        ({}, TARGETS[:3], r"mlm_targets: has shape \(3,\)"),
+        ({"mlm": False}, TARGETS, "this model has no masked-LM head"),
+        ({"nsp": False}, TARGETS, "this model has no next-sentence head"),
+    ],
+)
+def test_labels_that_do_not_fit_the_positions_or_heads_are_refused_in_training(
+    heads: dict[str, bool], targets: Tensor, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        model_of(**heads).losses_where_read(
+            INPUT_IDS, mlm_positions=POSITIONS, mlm_targets=targets, next_sentence_label=NEXT
+        )
+
+
+def test_logits_without_their_head_are_refused() -> None:
+    with pytest.raises(InputError, match="this model has no masked-LM head"):
+        model_of(mlm=False).logits_where_read(INPUT_IDS, mlm_positions=POSITIONS)
 
 
 def test_the_loss_of_a_linear_layer_without_labels_is_zero() -> None:

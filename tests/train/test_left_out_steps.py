@@ -81,6 +81,13 @@ def test_too_many_left_out_in_a_row_stop_the_run(tmp_path: Path) -> None:
     assert "expected: fewer than 3 such steps in a row (--max_skipped_steps)" in str(found.value)
 
 
+def test_under_muon_both_rates_are_named(tmp_path: Path) -> None:
+    made = poisoned(tmp_path, {1}, max_skipped_steps=1, optimizer="muon", learning_rate=0.5, muon_learning_rate=0.25)
+    with pytest.raises(InputError, match=r"^--learning_rate and --muon_learning_rate: the loss of step 2") as found:
+        train(made.job, TrainState())
+    assert "value: [0.5, 0.25]" in str(found.value)
+
+
 def test_the_row_of_steps_left_out_goes_on_behind_a_resume(tmp_path: Path) -> None:
     made = poisoned(tmp_path, {3, 4, 5}, max_skipped_steps=3)
     state = train(made.job, TrainState(), until=5)

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 from bertkit.errors import InputError
 from bertkit.train.muon import MUON_MOMENTUM, Muon, all_at_once, one_by_one, orthogonalise
-from bertkit.train.optimizer import PEAK_RATE, build_optimizers, load_optimizer_tensors, optimizer_tensors, set_rates
+from bertkit.train.optimizer import (
+    PEAK_RATE,
+    build_optimizers,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    rates_now,
+    set_rates,
+)
 from bertkit.train.settings import TrainSettings
 
 SHAPES = [(8, 8), (24, 8), (8, 24), (5, 3), (64, 16), (1, 9)]
@@ -218,6 +225,7 @@ def test_the_rate_of_a_layer_is_a_share_of_that_of_the_layer_above(kind: Any) ->
     }
     assert found == expected
     assert expected["embedding.weight"] == 0.1 / 32
+    assert rates_now(optimizers) == {"learning_rate": 0.05} | ({"muon_learning_rate": 0.05} if kind == "muon" else {})
 
 
 def lamb_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:

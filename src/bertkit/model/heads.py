@@ -166,7 +166,11 @@ class PretrainingModel(nn.Module):
 
         They are those of `forward`, and so are the gradients; the last layer is finished at these positions, and at
         [CLS] where there is a next-sentence head, only. (Its dropout draws for fewer activations, so other ones.)
+
+        Raises:
+            InputError: no masked-LM head; a position or an input refused.
         """
+        self._check_labels(mlm_positions, None, None, None)
         assert self.mlm_head is not None
         hidden, matrix, nsp_logits = self._where_read(input_ids, mlm_positions, attention_mask, token_type_ids)
         mlm_logits: Tensor = self.mlm_head(hidden, matrix)
@@ -186,14 +190,21 @@ class PretrainingModel(nn.Module):
 
         The labels are those of `forward`, and are not looked at; the pass is that of `logits_where_read`, whose
         masked-LM logits are not kept.
+
+        Raises:
+            InputError: no masked-LM head, labels without their head, targets that are not one a position.
         """
+        if mlm_targets.shape != mlm_positions.shape:
+            raise InputError(
+                f"has shape {tuple(mlm_targets.shape)}", field="mlm_targets", expected=str(tuple(mlm_positions.shape))
+            )
+        self._check_labels(mlm_positions, mlm_targets, None, next_sentence_label)
         assert self.mlm_head is not None
         hidden, matrix, nsp_logits = self._where_read(input_ids, mlm_positions, attention_mask, token_type_ids)
         # The rows that fill up to a round number have no label: to cut them off would copy the gradient of all.
         targets = F.pad(mlm_targets, (0, len(hidden) - len(mlm_targets)), value=IGNORE_INDEX)
         losses = {"mlm": self.mlm_head.summed_loss(hidden, matrix, targets)}
-        if next_sentence_label is not None:
-            assert nsp_logits is not None
+        if next_sentence_label is not None and nsp_logits is not None:
             losses["nsp"] = summed_cross_entropy(nsp_logits, next_sentence_label)
         return losses
 

@@ -1,6 +1,7 @@
 """What a loss is made of: the sum over the labels, and the weight it is divided by.
 
-In: logits and labels.  Out: (sum, weight), both (); their quotient is the loss, also over several batches.
+In: logits, or what they are made of, and labels.  Out: (sum, weight), both (); their quotient is the loss, also over
+several batches. Pre-training's is (sum, hits).
 Next: heads.py
 """
 
@@ -95,7 +96,7 @@ def _to_exponentials(logits: Tensor, labels: Tensor, *, out: Tensor | None = Non
     hits = ((scores == highest) & is_label).sum()
     exponentials = torch.sub(logits, highest, out=out).exp_()  # (n, classes); softmax takes three times as long
     sums = exponentials.sum(dim=1, keepdim=True)  # (n, 1), at least 1, so that its logarithm is exact
-    losses = (sums.log() + highest - scores).where(is_label, 0.0)  # (n, 1)
+    losses = (sums.log() + (highest - scores)).where(is_label, 0.0)  # (n, 1); so the small is not lost in the large
     # The gradient is the probabilities, less 1 at the label.
     return losses.sum(), hits, exponentials.scatter_add_(1, targets, -sums), is_label / sums
 

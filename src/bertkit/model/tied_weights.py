@@ -17,7 +17,8 @@ def two_uses(weight: Tensor) -> tuple[Tensor, Tensor] | None:
 
     By itself each use has a dense gradient, and both are added up, which is a tenth of a small model's step where the
     vocabulary is large. Here the gradient of the rows looked up is sparse, by `F.embedding(…, sparse=True)`, and is
-    added to that of the product. On the processor only.
+    added to that of the product, in its memory: the second matrix has to go into one product and nothing else. On the
+    processor only.
     """
     may_be_sparse = weight.device.type == "cpu" and is_plain(weight) and not torch.compiler.is_compiling()
     if not (may_be_sparse and weight.requires_grad and torch.is_grad_enabled()):

@@ -73,10 +73,9 @@ def announce(
 def unusual(settings: TrainSettings, *, rows: int) -> list[str]:
     """Return what of the settings lies outside the range in which runs are known to learn; rows: of an epoch."""
     found = []
-    rates = {"--learning_rate": (settings.learning_rate, RATES[settings.optimizer])}
-    if settings.optimizer == "muon":
-        rates["--muon_learning_rate"] = (settings.muon_learning_rate, MUON_RATES)
-    for flag, (rate, (low, high)) in rates.items():
+    ranges = {"--learning_rate": RATES[settings.optimizer], "--muon_learning_rate": MUON_RATES}
+    for flag, rate in settings.peak_rates.items():
+        low, high = ranges[flag]
         if not low <= rate <= high:
             found.append(f"{flag} {rate:g} is unusual for {settings.optimizer}: {low:g} to {high:g} is known to learn")
     if settings.batch_size < SMALLEST_BATCH:
@@ -116,8 +115,8 @@ def warn_of_plateau(mlm_loss: float, *, unigram: float) -> bool:
         return False
     warn(
         f"the masked-LM loss {mlm_loss:.3f} is that of guessing by frequency alone ({unigram:.3f}): nothing is learnt "
-        "from context yet. Small models need some hundred to some thousand steps to leave this; --initialization "
-        "neighbours, --optimizer muon and dropout 0 leave it sooner. If it lasts: a higher --learning_rate, "
+        "from context yet. Small models need some hundred to some thousand steps to leave this; the defaults "
+        "(--initialization neighbours, --optimizer muon, dropout 0) leave it sooner. If it lasts: higher rates, "
         "`bertkit inspect data` on the text, or --overfit_one_batch"
     )
     return True

@@ -89,8 +89,8 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
         raise InputError(
             f"the loss of one batch only fell from {first:.3f} to {last:.3f} in {steps} steps",
             expected=f"below {OVERFITTED * first:.3f}: a model that learns knows one batch by heart",
-            remedy="raise --learning_rate (or --max_steps) if it fell evenly, lower it if it jumped; set the dropouts "
-            "to 0; look at the rows by `bertkit inspect data STORE --show 3`",
+            remedy=f"raise {' and '.join(training.peak_rates)} (or --max_steps) if it fell evenly, lower it if it "
+            "jumped; set the dropouts to 0; look at the rows by `bertkit inspect data STORE --show 3`",
         )
     return rows
 

@@ -17,12 +17,12 @@ from torch import Tensor
 from bertkit.console import Progress, say, warn
 from bertkit.errors import InputError
 from bertkit.train.feed import Source, StepBatches, feed
-from bertkit.train.optimizer import set_rates
+from bertkit.train.optimizer import rates_now, set_rates
 from bertkit.train.parallel import ParallelModule
 from bertkit.train.runtime import Runtime, seed_dropout
 from bertkit.train.saver import Saver
 from bertkit.train.schedule import rate_factor
-from bertkit.train.settings import TrainSettings
+from bertkit.train.settings import TrainSettings, rates_at_fault
 from bertkit.train.state import TrainState, Window
 
 
@@ -242,8 +242,7 @@ def _leave_out(job: Job, state: TrainState, *, loss: float, gradient: float, ran
         return
     raise InputError(
         f"the {name} of step {state.step + 1} is {value}; this step was not made ({examples})",
-        field="--learning_rate",
-        value=job.settings.learning_rate,
+        **rates_at_fault(job.settings),
         expected=None
         if job.settings.on_non_finite == "stop"
         else f"fewer than {job.settings.max_skipped_steps} such steps in a row (--max_skipped_steps)",
@@ -268,7 +267,7 @@ def _metrics(job: Job, state: TrainState) -> dict[str, float]:
         **losses,
         "loss": sum(losses.values()) if losses else math.nan,  # every step of this line was left out
         **accuracies,
-        "learning_rate": max(group["lr"] for group in job.optimizers[0].param_groups),
+        **rates_now(job.optimizers),
         "gradient_norm": window.gradient_norm,
         "tokens": state.tokens,
         "tokens_per_second": window.tokens / seconds,
@@ -289,7 +288,8 @@ def _note_best(job: Job, state: TrainState, metrics: Mapping[str, float]) -> boo
     if not math.isfinite(score):
         raise InputError(
             f"the held-out {job.deciding_metric} after step {state.step} is {score}",
-            remedy="start anew with a lower --learning_rate or a longer warm-up; earlier checkpoints are as they were",
+            remedy=f"start anew with a lower {' and '.join(job.settings.peak_rates)} or a longer warm-up; earlier "
+            "checkpoints are as they were",
         )
     best = state.best_score
     is_best = best is None or (score > best if job.higher_is_better else score < best)

@@ -86,7 +86,7 @@ def all_at_once(x: Tensor) -> Tensor:
     """Return what `one_by_one` does, for two thirds of the work where x is three or four times as long as short.
 
     What x is multiplied by is as small as its shorter side, and commutes with all that is made of x · xᵀ: the steps are
-    made on that, and x is multiplied once, by the product of all. In float32 equal to 2e-4, of rank one to 1.5e-3.
+    made on that, and x is multiplied once, by the product of all. In float32 equal to 1.5e-3 of its length.
     """
     a, _, _ = _NEWTON_SCHULZ
     gram = times_transposed(x, x)  # (count, short, short), symmetric, as all that is made of it

@@ -101,6 +101,15 @@ def _first_optimizer(groups: list[dict[str, Any]], settings: TrainSettings) -> t
     return lamb
 
 
+def rates_now(optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
+    """Return the highest rate of each optimizer: `learning_rate`, and Muon's as `muon_learning_rate`."""
+    names = ("muon_learning_rate" if isinstance(optimizer, Muon) else "learning_rate" for optimizer in optimizers)
+    return {
+        name: max(group["lr"] for group in optimizer.param_groups)
+        for name, optimizer in zip(names, optimizers, strict=True)
+    }
+
+
 def set_rates(optimizers: list[torch.optim.Optimizer], factor: float) -> None:
     """Set every group's rate to `factor` times its peak."""
     for optimizer in optimizers:

@@ -22,7 +22,7 @@ from bertkit.train.parallel import ParallelModule
 from bertkit.train.record import code_hash, versions
 from bertkit.train.runtime import Runtime
 from bertkit.train.saver import Saver
-from bertkit.train.settings import FREE_ON_RESUME, TrainSettings
+from bertkit.train.settings import FREE_ON_RESUME, TrainSettings, rates_at_fault
 from bertkit.train.state import TrainState, read_state, restore, take_snapshot
 
 MOST_STEPS = 10**9  # of a job whose length is not known yet
@@ -186,8 +186,7 @@ def require_learned(job: Job, state: TrainState) -> None:
     if problem is not None:
         raise InputError(
             f"{problem}; the model that this run leaves is worth nothing",
-            field="--learning_rate",
-            value=job.settings.learning_rate,
+            **rates_at_fault(job.settings),
             remedy="start anew with a lower rate or a longer --warmup_ratio, in another --output_dir; report.html and "
             "metrics.jsonl show where it went wrong",
         )

@@ -149,6 +149,12 @@ class TrainSettings:
         if not 0 <= self.seed < 2**63:
             raise InputError("is no seed", field="--seed", value=self.seed, expected="0 to 2⁶³ − 1")
 
+    @property
+    def peak_rates(self) -> dict[str, float]:
+        """The peak rates that the optimizer uses, by flag."""
+        rates = {"--learning_rate": self.learning_rate}
+        return rates | ({"--muon_learning_rate": self.muon_learning_rate} if self.optimizer == "muon" else {})
+
     def _check_numbers(self) -> None:
         above_zero = {
             "learning_rate": self.learning_rate,
@@ -202,3 +208,9 @@ def require_effect(settings: TrainSettings, *, defaults: Mapping[str, Any]) -> N
     """
     if problems := without_effect(values_of(settings), {**values_of(TrainSettings()), **defaults}, NEEDS):
         raise InputErrors(problems)
+
+
+def rates_at_fault(settings: TrainSettings) -> dict[str, Any]:
+    """Return `field` and `value` of an InputError that is about the rates."""
+    flags, rates = list(settings.peak_rates), list(settings.peak_rates.values())
+    return {"field": " and ".join(flags), "value": rates if len(rates) > 1 else rates[0]}
