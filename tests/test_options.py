@@ -45,7 +45,9 @@ def test_a_command_may_have_defaults_of_its_own() -> None:
 
 @dataclass(frozen=True)
 class WithRecipe:
-    recipe: str = option("short", help="r", presets={"short": {}, "long": {"max_seq_length": 512, "width": 3}})
+    recipe: str = option(
+        "short", help="r", presets={"short": {}, "long": {"max_seq_length": 512, "width": 3}}.__getitem__
+    )
     width: int = option(1, help="w")
     building: Building = group(Building, defaults={"max_seq_length": 32})
 

@@ -5,7 +5,7 @@ Imports no argument parser, so that any room may define its own settings.  Next:
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -36,12 +36,12 @@ def option(
     *,
     help: str,
     aliases: tuple[str, ...] = (),
-    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    presets: Callable[[Any], Mapping[str, Any]] | None = None,
     fixed: bool = False,
 ) -> Any:
     """Return a dataclass field that is a flag `--name`.
 
-    presets: by a value of it, values of other flags where these are not given; those of an earlier flag go first.
+    presets: of a value of it, the values of other flags where these are not given; those of an earlier flag go first.
     fixed: whether a run that is resumed keeps the value that it began with, so that another one contradicts it.
     """
     return _field(default, {"help": help, "aliases": aliases, "presets": presets, "fixed": fixed})
@@ -113,7 +113,7 @@ def config_from(config: type, values: dict[str, Any]) -> Any:
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         if field.metadata.get("presets"):
-            values = {**field.metadata["presets"].get(values.get(field.name, field.default), {}), **values}
+            values = {**field.metadata["presets"](values.get(field.name, field.default)), **values}
     for field in dataclasses.fields(config):
         if "group" in field.metadata:
             arguments[field.name] = config_from(field.metadata["group"], {**field.metadata["defaults"], **values})

@@ -3,10 +3,10 @@
 import pytest
 
 from bertkit.commands.pretrain import Config
-from bertkit.errors import InputErrors
+from bertkit.errors import InputError, InputErrors
 from bertkit.model.config import MODEL_SIZES
 from bertkit.options import config_from, options_of, values_of
-from bertkit.tasks.recipes import DEFAULT_RECIPE, OF_SIZES, RECIPES, in_words
+from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, in_words
 
 NEEDED = {"output_dir": "run", "data_dir": "store"}
 
@@ -14,7 +14,8 @@ NEEDED = {"output_dir": "run", "data_dir": "store"}
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_names_settings_and_is_what_a_run_gets(recipe: str) -> None:
     assert RECIPES[recipe].keys() <= {option.name for option in options_of(Config)}
-    values = values_of(config_from(Config, {**NEEDED, "recipe": recipe}))
+    given = {**NEEDED, "recipe": recipe} | ({"model_name_or_path": "model"} if recipe == "continue" else {})
+    values = values_of(config_from(Config, given))
     assert {name: values[name] for name in RECIPES[recipe]} == RECIPES[recipe]
 
 
@@ -39,11 +40,28 @@ def test_a_larger_model_is_trained_at_another_rate_unless_one_is_given() -> None
         found: float = values_of(config_from(Config, {**NEEDED, **values}))["muon_learning_rate"]
         return found
 
-    assert OF_SIZES.keys() == MODEL_SIZES.keys() - {"tiny"}
-    assert (rate(), rate(model_size="mini"), rate(model_size="config.json")) == (0.02, 0.01, 0.02)
+    assert rate() == 0.02
+    assert {rate(model_size=size) for size in (*(MODEL_SIZES.keys() - {"tiny"}), "config.json")} == {0.01}
     assert rate(model_size="mini", muon_learning_rate=0.05) == 0.05
     values = values_of(config_from(Config, {**NEEDED, "model_size": "base", "recipe": "bert"}))
     assert (values["optimizer"], values["learning_rate"]) == ("adamw", 1e-4)
+
+
+def test_a_model_that_goes_on_is_trained_at_lower_rates_and_with_its_own_dropout() -> None:
+    going_on = {**NEEDED, "model_name_or_path": "model"}
+    values = values_of(config_from(Config, going_on))
+    assert (values["recipe"], values["learning_rate"], values["muon_learning_rate"]) == ("continue", 3e-4, 2e-3)
+    assert values["hidden_dropout_prob"] is values["attention_probs_dropout_prob"] is None
+    assert config_from(Config, {**going_on, "optimizer": "adamw"}).training.learning_rate == 3e-4
+    for recipe, rate in (("muon", 3e-3), ("bert", 1e-4)):
+        assert config_from(Config, {**going_on, "recipe": recipe}).training.learning_rate == rate
+
+
+def test_a_recipe_that_is_none_or_not_for_a_new_model_is_refused() -> None:
+    with pytest.raises(InputError, match="--recipe: is no recipe"):
+        config_from(Config, {**NEEDED, "recipe": "best"})
+    with pytest.raises(InputError, match="--recipe: has the rates of a model that goes on"):
+        config_from(Config, {**NEEDED, "recipe": "continue"})
 
 
 @pytest.mark.parametrize("size", ["tiny", "base"])

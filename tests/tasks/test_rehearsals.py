@@ -62,12 +62,34 @@ def test_a_dry_run_says_what_a_run_would_cost_and_trains_nothing(
     rows = rows_of(out)
     assert code == 0
     assert rows["parameters"] == "23,981"
-    assert rows["weights, gradients and moments in memory"] == in_bytes(23_981 * 4 * 4)
-    assert rows["disk for checkpoints"] == in_bytes(23_981 * 4 * 3 * 4)
+    matrices = 2 * (3 * 32 + 32 + 2 * 64) * 32  # of both layers, of which Muon keeps one moment
+    assert rows["weights, gradients and moments in memory"] == in_bytes(4 * (4 * 23_981 - matrices))
+    assert rows["disk for checkpoints"] == in_bytes(4 * (3 * 23_981 - matrices) * 4)
     if length[0] == "--max_steps":
         assert rows["steps"] == "500 of 8 rows"
     if length[0] == "--num_train_epochs":
         assert rows["steps"] == "36 of 8 rows"  # about twelve an epoch
+
+
+def test_muon_keeps_one_moment_and_what_is_frozen_none(store: Path, tmp_path: Path) -> None:
+    def memory_and_disk(folder: str, **values: object) -> list[str]:
+        config = toy_config(store, tmp_path / folder, max_steps=10, **values)
+        rows = dict(costs(command.open_work(config), config.training, step=MeanStep(0.5, 1, 1)))
+        return [rows["weights, gradients and moments in memory"], rows["disk for checkpoints"]]
+
+    model = command.open_work(toy_config(store, tmp_path / "model", max_steps=1)).model
+    numbers = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    matrices = sum(p.numel() for p in model.encoder.layers.parameters() if p.ndim == 2)
+    lower = sum(number for name, number in numbers.items() if ".embeddings." in name or ".layers.0." in name)
+    whole = sum(numbers.values())
+    assert memory_and_disk("muon", optimizer="muon") == [
+        in_bytes(4 * (4 * whole - matrices)),
+        in_bytes(4 * (3 * whole - matrices) * 4),
+    ]
+    assert memory_and_disk("frozen", freeze_layers=1) == [
+        in_bytes(4 * (whole + 3 * (whole - lower))),
+        in_bytes(4 * (whole + 2 * (whole - lower)) * 4),
+    ]
 
 
 def test_every_row_of_the_costs_computed_again(store: Path, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_the_rate_of_a_layer_is_a_share_of_that_of_the_layer_above(kind: Any) ->
     }
     assert found == expected
     assert expected["embedding.weight"] == 0.1 / 32
-    assert rates_now(optimizers) == {"learning_rate": 0.05} | ({"muon_learning_rate": 0.05} if kind == "muon" else {})
+    assert rates_now(optimizers) == {"learning_rate": 0.05} | ({"muon_learning_rate": 0.1} if kind == "muon" else {})
 
 
 def lamb_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:

@@ -24,12 +24,15 @@ from bertkit.options import ALLOW_BIN, group, option, values_of
 from bertkit.tasks.recipes import (
     DEFAULT_RECIPE,
     MASKING_OF_DEFAULT_RECIPE,
-    OF_SIZES,
+    RATE_ABOVE_TINY,
     RECIPES,
     TRAINING_OF_DEFAULT_RECIPE,
     Initialization,
     Recipe,
     in_words,
+    of_loaded,
+    of_recipe,
+    of_size,
 )
 from bertkit.text.documents import CorpusSettings
 from bertkit.train.settings import TrainSettings, require_effect
@@ -55,22 +58,24 @@ class Config:
     preparation: PreparationSettings = group(PreparationSettings)
     model_size: str = option(
         "tiny",
-        presets=OF_SIZES,
+        presets=of_size,
         fixed=True,
         help="tiny, mini, small, medium, base, large, or a config.json: a new model of this size",
     )
     model_name_or_path: str | None = option(
         None,
+        presets=of_loaded,
         help="model folder, or owner/name of the Hugging Face hub, to go on from, in place of a new model",
         fixed=True,
     )
     allow_bin: bool = option(False, help=ALLOW_BIN)
     recipe: Recipe = option(
         DEFAULT_RECIPE,
-        presets=RECIPES,
+        presets=of_recipe,
         fixed=True,
-        help="values of settings that are not given: muon (learns most in little time), or bert (as BERT was trained: "
-        "AdamW, dropout 0.1, 256 rows)",
+        help="values of settings that are not given: muon (learns most in little time), continue (the same at a tenth "
+        "of its rates and with the model's own dropout; with --model_name_or_path where no recipe is given), or bert "
+        "(as BERT was trained: AdamW, dropout 0.1, 256 rows)",
     )
     initialization: Initialization = option(
         RECIPES[DEFAULT_RECIPE]["initialization"],
@@ -91,7 +96,8 @@ class Config:
         TrainSettings,
         defaults=TRAINING_OF_DEFAULT_RECIPE,
         helps={
-            "muon_learning_rate": "peak rate of Muon; with a --model_size larger than tiny 0.01 where it is not given"
+            "muon_learning_rate": f"peak rate of Muon; with a --model_size other than tiny {RATE_ABOVE_TINY} where it "
+            "is not given"
         },
     )
     phases: str | None = option(
@@ -119,7 +125,11 @@ class Config:
             raise InputError(
                 "has no effect with --model_name_or_path, which has a size", field="--model_size", value=self.model_size
             )
-        defaults = {recipe["initialization"] for recipe in (RECIPES[self.recipe], RECIPES[DEFAULT_RECIPE])}
+        if self.recipe == "continue" and self.model_name_or_path is None:
+            raise InputError(
+                "has the rates of a model that goes on", field="--recipe", value="continue", expected="muon or bert"
+            )
+        defaults = {recipe.get("initialization") for recipe in (of_recipe(self.recipe), RECIPES[DEFAULT_RECIPE])}
         if self.model_name_or_path is not None and self.initialization not in defaults:
             raise InputError(
                 "has no effect with --model_name_or_path, whose weights are there",
@@ -142,11 +152,11 @@ class Config:
 
     def _training_defaults(self) -> dict[str, Any]:
         """The settings of training that nobody need have given; Muon's rate may be any size's, as in old files."""
-        rates = {own["muon_learning_rate"] for own in (RECIPES[DEFAULT_RECIPE], *OF_SIZES.values())}
+        rates = {RATE_ABOVE_TINY, RECIPES[DEFAULT_RECIPE]["muon_learning_rate"]}
         own = self.training.muon_learning_rate
         return {
             **TRAINING_OF_DEFAULT_RECIPE,
-            **RECIPES[self.recipe],
+            **of_recipe(self.recipe),
             **({"muon_learning_rate": own} if own in rates else {}),
         }
 

@@ -141,5 +141,5 @@ def _require_same_tokens(directory: Path, tokenizer: Tokenizer) -> None:
 
 
 def num_parameters(model: PretrainingModel) -> int:
-    """Return the numbers that training can change."""
+    """Return how many numbers a model has, frozen ones too."""
     return sum(parameter.numel() for parameter in model.parameters())

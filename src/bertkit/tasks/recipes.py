@@ -6,7 +6,9 @@ In: nothing.  Out: by a recipe's name, the values of flags that are not given.  
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Recipe = Literal["muon", "bert"]
+from bertkit.errors import InputError
+
+Recipe = Literal["muon", "continue", "bert"]
 Initialization = Literal["neighbours", "normal"]  # what a new model begins with; see model/head_start.py
 DEFAULT_RECIPE: Recipe = "muon"
 RECIPES: dict[str, dict[str, Any]] = {
@@ -22,6 +24,18 @@ RECIPES: dict[str, dict[str, Any]] = {
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initialization": "neighbours",
+    },
+    # The same, for a model that has learnt already: at the rates of a new one it would forget (docs/performance.md).
+    "continue": {
+        "optimizer": "muon",
+        "learning_rate": 3e-4,
+        "muon_learning_rate": 0.002,
+        "batch_size": 64,
+        "warmup_ratio": 0.05,
+        "final_learning_rate_ratio": 0.02,
+        "mlm_probability": 0.4,
+        "hidden_dropout_prob": None,
+        "attention_probs_dropout_prob": None,
     },
     # Devlin et al. 2019, appendix A.2; epsilon as in Google's optimization.py.
     "bert": {
@@ -39,16 +53,35 @@ RECIPES: dict[str, dict[str, Any]] = {
         "initialization": "normal",
     },
 }
-# By size of a new model, before what the recipe says: Muon's rate was tuned for tiny and mini (docs/performance.md);
-# for larger ones it is an extrapolation.
-OF_SIZES: dict[str, dict[str, Any]] = {
-    size: {"muon_learning_rate": 0.01} for size in ("mini", "small", "medium", "base", "large")
-}
+# Of a new model other than tiny, before what the recipe says: tuned for mini and small (docs/performance.md); for
+# larger ones, and where a config.json says the size, it is an extrapolation.
+RATE_ABOVE_TINY = 0.01
 NOT_OF_TRAINING = frozenset(
     {"hidden_dropout_prob", "attention_probs_dropout_prob", "initialization", "mlm_probability"}
 )
 TRAINING_OF_DEFAULT_RECIPE = {k: v for k, v in RECIPES[DEFAULT_RECIPE].items() if k not in NOT_OF_TRAINING}
 MASKING_OF_DEFAULT_RECIPE = {"mlm_probability": RECIPES[DEFAULT_RECIPE]["mlm_probability"]}
+
+
+def of_recipe(recipe: str) -> dict[str, Any]:
+    """Return the values of a recipe.
+
+    Raises:
+        InputError: there is no such recipe.
+    """
+    if recipe not in RECIPES:
+        raise InputError("is no recipe", field="--recipe", value=recipe, expected=" | ".join(RECIPES))
+    return RECIPES[recipe]
+
+
+def of_size(model_size: str) -> dict[str, Any]:
+    """Return the values that go before the recipe's for a new model of a size (a name or a config.json)."""
+    return {} if model_size == "tiny" else {"muon_learning_rate": RATE_ABOVE_TINY}
+
+
+def of_loaded(model_name_or_path: str | None) -> dict[str, Any]:
+    """Return the values that go before the recipe's where a model goes on: another recipe."""
+    return {} if model_name_or_path is None else {"recipe": "continue"}
 
 
 def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:

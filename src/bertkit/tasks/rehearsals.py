@@ -17,7 +17,7 @@ from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.tasks.pretraining_run import MeanStep, PretrainingRun
 from bertkit.train.checkpoint import find_checkpoint
 from bertkit.train.loop import Job, train
-from bertkit.train.optimizer import MOMENTS
+from bertkit.train.optimizer import num_moments
 from bertkit.train.run import BYTES, one_batch, require_disk
 from bertkit.train.settings import TrainSettings
 from bertkit.train.state import TRAINING, TrainState
@@ -42,7 +42,8 @@ def costs(work: PretrainingRun, training: TrainSettings, *, step: MeanStep) -> R
     job = work.start_nothing(training)
     numbers = num_parameters(work.model)
     averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
-    weights = numbers * BYTES * (2 + MOMENTS + averages)
+    trained = sum(parameter.numel() for parameter in work.model.parameters() if parameter.requires_grad)
+    weights = BYTES * (numbers * (1 + averages) + trained + num_moments(job.optimizers))
     rate = step.flops / step.seconds
     disk = require_disk(job, work.directory)
     work.runtime.wait_for_all()  # the first process may throw the folder away

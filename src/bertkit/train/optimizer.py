@@ -101,6 +101,16 @@ def _first_optimizer(groups: list[dict[str, Any]], settings: TrainSettings) -> t
     return lamb
 
 
+def num_moments(optimizers: list[torch.optim.Optimizer]) -> int:
+    """Return how many numbers the optimizers keep: Muon one for each of its weights, the others MOMENTS."""
+    return sum(
+        parameter.numel() * (1 if isinstance(optimizer, Muon) else MOMENTS)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    )
+
+
 def rates_now(optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
     """Return the highest rate of each optimizer: `learning_rate`, and Muon's as `muon_learning_rate`."""
     names = ("muon_learning_rate" if isinstance(optimizer, Muon) else "learning_rate" for optimizer in optimizers)

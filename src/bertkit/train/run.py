@@ -17,7 +17,7 @@ from bertkit.errors import InputError
 from bertkit.train.checkpoint import CHECKPOINTS, require_room
 from bertkit.train.feed import Source
 from bertkit.train.loop import Job, Log
-from bertkit.train.optimizer import MOMENTS, build_optimizers
+from bertkit.train.optimizer import build_optimizers, num_moments
 from bertkit.train.parallel import ParallelModule
 from bertkit.train.record import code_hash, versions
 from bertkit.train.runtime import Runtime
@@ -145,11 +145,11 @@ def require_disk(job: Job, directory: Path) -> int:
     """
     settings = job.settings
     numbers = sum(parameter.numel() for parameter in job.module.module.parameters())
-    copies = 1 + MOMENTS + (2 if settings.ema_decay is not None else 0)
+    copies = 1 + (2 if settings.ema_decay is not None else 0)
     folders = settings.save_total_limit + 2  # the best one, and the one being written
     if settings.keep_every is not None and settings.max_steps is not None:
         folders += settings.max_steps // settings.keep_every
-    size = numbers * BYTES * copies * folders
+    size = (numbers * copies + num_moments(job.optimizers)) * BYTES * folders
     folder = directory / CHECKPOINTS
     folder.mkdir(parents=True, exist_ok=True)
     if job.runtime.is_first:
