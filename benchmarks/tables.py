@@ -11,7 +11,7 @@ OURS, PEERS = "bertkit", ("HF-d", "HF-t")
 # Of each item: what has to be reached against HF-d and HF-t, and what would be splendid.
 TARGETS = {"P4-tiny": ((9, 5), (14, 8)), "P4-mini": ((4, 2.6), (6, 3.5)), "P5-base": ((2.1, 1.35), (2.8, 1.6))}
 ROUNDS = 5  # the least from which a figure may be quoted
-SHARE_TARGET, MEMORY_TARGET = (0.70, 0.85), (400, 240)  # P6; P8 in MB
+SHARE_TARGET, MEMORY_TARGET = (70, 85), (400, 240)  # P6 in %; P8 in MB
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:
@@ -32,16 +32,15 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
-def verdict(value: float, commit: float, moonshot: float, *, less_is_better: bool = False) -> str:
+def verdict(value: float, commit: float, moonshot: float, unit: str = "×", *, less_is_better: bool = False) -> str:
     """Return which target a figure reaches.
 
-    >>> verdict(9.4, 9, 14), verdict(300, 400, 240, less_is_better=True), verdict(3.9, 4, 6)
-    ('reached', 'reached', 'missed')
+    >>> verdict(9.4, 9, 14), verdict(3.9, 4, 6), verdict(230, 400, 240, "MB", less_is_better=True)
+    ('9 × reached', '4 × missed', '240 MB reached')
     """
     sign = -1 if less_is_better else 1
-    if sign * value >= sign * moonshot:
-        return "moonshot"
-    return "reached" if sign * value >= sign * commit else "missed"
+    target = moonshot if sign * value >= sign * moonshot else commit
+    return f"{target:g} {unit} " + ("reached" if sign * value >= sign * target else "missed")
 
 
 def in_rounds(values: Sequence[float]) -> str:
@@ -66,7 +65,7 @@ def rates_table(item: str, found: Mapping[str, Any], *, title: str) -> list[str]
             times = ratios(rates[OURS], rates[peer])
             commit, moonshot = (target[place] for target in TARGETS[item])
             reached = verdict(statistics.median(times), commit, moonshot)
-            cells.append(f"**{spread(times, '.2f')} ×**, {commit:g} × {reached}")
+            cells.append(f"**{spread(times, '.2f')} ×**, {reached}")
         cells.append(", ".join(f"{100 * statistics.mean(padding[who]):.0f} %" for who in (OURS, *PEERS)))
         lines.append(f"| {corpus}, {in_rounds(rates[OURS])} | " + " | ".join(cells) + " |")
     return lines
@@ -86,7 +85,7 @@ def share_table(found: Mapping[str, Any]) -> list[str]:
         shares = [ratios(work, products[name]) for name in ("torch.mm", "fastest")]
         shown = [spread([100 * share for share in each], ".1f") + " %" for each in shares]
         if who == OURS:
-            shown = [f"**{shown[0]}**, 70 % {verdict(statistics.median(shares[0]), *SHARE_TARGET)}", shown[1]]
+            shown = [f"**{shown[0]}**, {verdict(100 * statistics.median(shares[0]), *SHARE_TARGET, '%')}", shown[1]]
         lines.append(f"| {who} | {spread(rates[who])} | " + " | ".join(shown) + " |")
     mm, fastest = (spread([rate / 1e9 for rate in products[name]]) for name in ("torch.mm", "fastest"))
     useful = rounds["flops_per_token"] / 1e6
@@ -110,8 +109,8 @@ def memory_table(found: Mapping[str, Any]) -> list[str]:
     times = in_rounds(rounds["megabytes"][OURS])
     lines = [f"| P8, mini, {shape} tokens, {times} | MB at the peak, over weights and optimizer |", "|---|---|"]
     for who, peaks in rounds["megabytes"].items():
-        reached = verdict(statistics.median(peaks), *MEMORY_TARGET, less_is_better=True)
-        lines.append(f"| {who} | {spread(peaks)}" + (f", 400 MB {reached} |" if who == OURS else " |"))
+        reached = verdict(statistics.median(peaks), *MEMORY_TARGET, "MB", less_is_better=True)
+        lines.append(f"| {who} | {spread(peaks)}" + (f", {reached} |" if who == OURS else " |"))
     return lines
 
 
@@ -128,7 +127,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
     peers = {name: run for name, run in runs.items() if not name.startswith(OURS)}
     lines = [
         f"| P7, {kept['size']}, Song ci, {kept['minutes']:g} minutes for HF-t | seeds | tokens | seconds | "
-        "held-out masked-LM loss | accuracy | without punctuation | next sentence |",
+        "held-out masked-LM loss, median | accuracy | without punctuation | next sentence |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, run in sorted(runs.items(), key=lambda pair: pair[1]["seconds"]):
@@ -147,7 +146,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
     for name, goal in peers.items():
         times = times_faster(goal, ours)
         told = "no run of bertkit is as good" if times is None else f"bertkit is as good **{times:.1f} ×** sooner"
-        lines.append(f"{name} ends at {goal['mlm_loss']:.3f}; {told} (commit 4 ×, moonshot 10 ×).")
+        lines.append(f"{name} ends at {goal['mlm_loss']:.3f}; {told} (4 × wanted, 10 × hoped for).")
     return lines
 
 

@@ -46,10 +46,11 @@ from bertkit.model.pretrained import load
 from bertkit.options import config_from
 from bertkit.tasks.held_out import evaluate
 from bertkit.tasks.pretraining_model import count_head_start
-from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES
+from bertkit.tasks.recipes import DEFAULT_RECIPE, RECIPES, of_size
 
 VOCAB_ENTRIES = 8000  # at most: every character seen twice
-SHARES = (0.1, 0.2, 0.5, 1.0)  # of the peers' minutes that bertkit gets; the first with every seed
+SHARES = (0.1, 0.2, 0.5, 1.0)  # of HF-t's seconds that bertkit gets
+SHARES_OF_ALL_SEEDS = 2  # the first of these; the others are made with the first seed
 RATE_ROUNDS, RATE_SECONDS = 5, 8.0  # of each contender
 PAIRS = PairSettings()  # --pairing segment
 GRID_RATES, GRID_ROWS = (5e-4, 1e-3, 2e-3, 4e-3), (32, 64, 256)
@@ -157,7 +158,7 @@ def compare(
     kept: dict[str, Any] = json.loads(kept_in.read_text("utf-8")) if kept_in.exists() else {}
     if any(kept.get(name) != value for name, value in same.items()):
         kept = {**same, "runs": {}}
-    recipe = {**RECIPES[DEFAULT_RECIPE], "head_start": [WORDS, POSITIONS, SHARPNESS, NOISE, GAIN]}
+    recipe = {**RECIPES[DEFAULT_RECIPE], **of_size(size), "head_start": [WORDS, POSITIONS, SHARPNESS, NOISE, GAIN]}
     if kept.get("recipe") != recipe:  # what another recipe reached tells nothing of this one
         kept["recipe"] = recipe
         kept["runs"] = {name: runs for name, runs in kept["runs"].items() if name in PEERS}
@@ -188,14 +189,17 @@ def compare(
             seeds[0],
             partial(train_transformers, size, data, tuning, progress=partial(_share_of_tokens, tokens), **judged),
         )
+    # What HF-t has really seen: its run may be of a day when the machine was faster or slower.
+    theirs = kept["runs"]["HF-t"][0]["tokens"] if kept["runs"].get("HF-t") else rates["HF-t"] * 60 * minutes
     lengths = {
-        f"bertkit, {share:g} of the time": (share * 60 * minutes - kept["head_start_seconds"]) * rates["bertkit"]
+        f"bertkit, {share:g} of the time": (share * theirs / rates["HF-t"] - kept["head_start_seconds"])
+        * rates["bertkit"]
         for share in SHARES
     }
-    lengths["bertkit, equal tokens"] = rates["HF-t"] * 60 * minutes
+    lengths["bertkit, equal tokens"] = theirs
     for place, (name, tokens) in enumerate(lengths.items()):
         steps = math.ceil(tokens / kept["rates"]["bertkit"]["tokens_a_step"])
-        for seed in seeds if place == 0 else seeds[:1]:
+        for seed in seeds if place < SHARES_OF_ALL_SEEDS else seeds[:1]:
             run(name, seed, partial(train_bertkit, size, data, max_steps=steps, seed=seed))
     return kept
 
@@ -238,13 +242,15 @@ def finalists(best: Tuning) -> list[Tuning]:
     """Return the best of the grid and what stands near it in rate, rows, warm-up and masking rate."""
     rate, rows = best.learning_rate, best.rows
     hard = replace(best, warmup=0.2, mlm_probability=0.3)
+    hidden = [replace(best, mlm_probability=share) for share in (0.3, 0.4)]
     return [
         best,
         replace(best, learning_rate=rate / 2),
         replace(best, learning_rate=rate / 2, rows=rows // 2),
         replace(best, learning_rate=rate / 4, rows=rows // 2),
         replace(best, warmup=0.2),
-        replace(best, mlm_probability=0.3),
+        *hidden,
+        replace(hidden[0], rows=rows // 2),
         hard,
         replace(hard, learning_rate=1.5 * rate),
     ]

@@ -92,7 +92,7 @@ def test_what_another_recipe_reached_is_dropped_and_the_peers_stay(
     compare()
     kept = json.loads((tmp_path / "time_to_loss.json").read_text("utf-8"))
     for name in ("HF-t", "bertkit, 0.1 of the time"):
-        kept["runs"][name] = [{"seed": 1, "mlm_loss": 4.0}]
+        kept["runs"][name] = [{"seed": 1, "mlm_loss": 4.0, "tokens": 12_000}]
     kept["rates"]["bertkit"]["tokens_per_second"] = [99.0]
     if not is_same_recipe:
         kept["recipe"]["muon_learning_rate"] = 1.0
@@ -106,8 +106,9 @@ def test_what_another_recipe_reached_is_dropped_and_the_peers_stay(
 def test_the_tuning_of_the_peer_goes_on_near_the_best_of_its_grid(modules: dict[str, Any]) -> None:
     best = modules["contenders"].Tuning(rows=32, learning_rate=2e-3, warmup=0.1)
     found = modules["time_to_loss"].finalists(best)
-    assert len(set(found)) == len(found) == 8
+    assert len(set(found)) == len(found) == 10
     assert found[0] == best
+    assert max(tuning.mlm_probability for tuning in found) == 0.4  # as much as bertkit hides
     assert {tuning.rows for tuning in found} == {16, 32}
     assert max(tuning.learning_rate for tuning in found) == 3e-3
 
