@@ -11,11 +11,11 @@ ONE_THREAD := OMP_NUM_THREADS=1
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       the whole way in four minutes: real poems, a vocabulary, pre-training, answers, a report"
+	@echo "make demo       the whole way in ten minutes: real poems, a vocabulary, pre-training, answers, a report"
 	@echo "make test       lint, types and every quick test"
 	@echo "make test-full  the same with the slow tests"
 	@echo "make lint       ruff only"
-	@echo "make bench      pre-training beside transformers: speed, memory (an hour); bench-quick: five minutes of it"
+	@echo "make bench      pre-training beside transformers: speed, memory (35 minutes); bench-quick: two of it"
 	@echo "make bench-loss how soon a held-out loss is reached, beside transformers: over an hour on two idle cores"
 	@echo "make bench-answers  filling masks and making vectors beside transformers and ONNX Runtime: a table"
 	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
