@@ -264,7 +264,7 @@ def test_a_run_is_resumed_by_its_folder_alone(store: Path, tmp_path: Path) -> No
 def test_the_settings_file_of_a_resumed_run_repeats_it_too(store: Path, tmp_path: Path) -> None:
     with stopped_before(8):
         pretrain(toy_config(store, tmp_path / "run", hidden_dropout_prob=0.2, save_every=5))
-    pretrain(toy_config(store, tmp_path / "run", resume_from="last", model_size="tiny"))  # its checkpoint knows better
+    pretrain(toy_config(store, tmp_path / "run", resume_from="last"))
     repeat(tmp_path / "run", tmp_path / "again")
     assert metrics_of(tmp_path / "run") == metrics_of(tmp_path / "again")
     assert weights(tmp_path / "run") == weights(tmp_path / "again")

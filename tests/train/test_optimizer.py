@@ -228,6 +228,12 @@ def test_the_rate_of_a_layer_is_a_share_of_that_of_the_layer_above(kind: Any) ->
     assert rates_now(optimizers) == {"learning_rate": 0.05} | ({"muon_learning_rate": 0.1} if kind == "muon" else {})
 
 
+def test_layers_of_one_rate_are_one_group_whose_matrices_go_together() -> None:
+    settings = TrainSettings(optimizer="muon")
+    adamw, muon = build_optimizers(net(), settings, is_layer_matrix=is_layer_matrix, depth_of=depth_of)
+    assert (len(adamw.param_groups), len(muon.param_groups)) == (2, 1)  # with decay and without; all matrices
+
+
 def lamb_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:
     """LAMB for one tensor, in float64, as version 3 of its paper has it: no correction of the moments' bias."""
     weight, mean, square = weight.double(), torch.zeros_like(weight).double(), torch.zeros_like(weight).double()

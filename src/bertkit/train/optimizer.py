@@ -43,7 +43,9 @@ def build_optimizers(
     use_muon = settings.optimizer == "muon"
     groups: dict[tuple[bool, int, bool], list[nn.Parameter]] = {}
     for name, parameter in named:
-        key = (use_muon and is_layer_matrix(name), depth_of(name), parameter.ndim > 1)
+        # One group where all layers have one rate: Muon makes the matrices of a group orthogonal together.
+        depth = depth_of(name) if settings.layer_decay < 1 else 0
+        key = (use_muon and is_layer_matrix(name), depth, parameter.ndim > 1)
         groups.setdefault(key, []).append(parameter)
     rest: list[dict[str, Any]] = []
     for_muon: list[dict[str, Any]] = []
