@@ -457,7 +457,8 @@ def test_a_resume_on_other_data_threads_or_versions_is_refused(
 
 def test_a_resume_may_change_what_changes_no_number(store: Path, stopped: Path, finished: Path, tmp_path: Path) -> None:
     moved = stopped.rename(tmp_path / "moved")
-    resume(store, moved, log_every=2, save_every=12, save_total_limit=1, model_name_or_path=str(finished))
+    other = {"model_name_or_path": str(finished), "muon_learning_rate": 0.01}  # the rate that a new model began with
+    resume(store, moved, log_every=2, save_every=12, save_total_limit=1, **other)
     assert [row["step"] for row in metrics_of(moved, kind="train")] == [1, 2, 3, 4, 6, 8, 10, 12]
     assert read(moved / "config.json")["hidden_dropout_prob"] == 0.2  # the checkpoint's, not that other model's
 
