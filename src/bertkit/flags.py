@@ -130,7 +130,7 @@ def values_given(command: str, flags: list[Given], words: list[str], options: li
         except ValueError:
             problems.append(_wrong_value(command, one))
     present = {one.option.name for one in given}
-    if not problems and "resume_from" in present:
+    if not problems and values.get("resume_from") is not None:  # a settings file has a null for a run that was none
         problems += _contradictions(given)
     for option in options:
         if option.default is REQUIRED and option.name not in present:

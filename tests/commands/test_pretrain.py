@@ -14,6 +14,7 @@ from toy_run import (
     stopped_before,
     toy_config,
     toy_documents,
+    toy_model_config,
     toy_tokenizer,
     write_corpus,
     write_model_config,
@@ -121,6 +122,27 @@ def test_a_run_is_resumed_by_its_own_settings_file(store: Path, tmp_path: Path) 
     assert (run / "settings.yaml").read_bytes() == before
     pretrain(toy_config(store, tmp_path / "straight", save_every=5))
     assert metrics_of(run) == metrics_of(tmp_path / "straight")
+
+
+def test_flags_go_before_the_settings_file_of_a_run_that_is_not_resumed(store: Path, tmp_path: Path) -> None:
+    pretrain(toy_config(store, tmp_path / "run", max_steps=1))
+    file, model = tmp_path / "run" / "settings.yaml", tmp_path / "run"
+    small = write_model_config(tmp_path / "small.json", replace(toy_model_config(), num_hidden_layers=1))
+    for number, words in enumerate([("--recipe", "bert"), ("--model_size", small)]):
+        assert typed("--config_file", file, "--output_dir", tmp_path / f"{number}", *words) == 0
+    assert json.loads((tmp_path / "1" / "config.json").read_text("utf-8"))["num_hidden_layers"] == 1
+    words = ("--model_size", "tiny", "--model_name_or_path", model)
+    assert typed("--config_file", file, "--output_dir", tmp_path / "on", *words) == 0
+    assert settings_of(tmp_path / "on")["model_name_or_path"] == str(model)
+
+
+def test_a_model_folder_that_is_not_there_is_named_by_its_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "text.txt", toy_documents())
+    assert typed("--input_file", "text.txt", "--model_name_or_path", "./nope", "--output_dir", "run") == 2
+    assert "--model_name_or_path: does not exist\n  value: './nope'" in capsys.readouterr().err
 
 
 def test_a_finished_run_resumed_is_evaluated_again_and_stays_as_it_is(store: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from toy_run import toy_config, toy_documents, write_store
 
 from bertkit.commands.pretrain import pretrain
+from bertkit.errors import InputError
 from bertkit.tasks.diagnosis import check_first_losses, unusual, warn_of_plateau
 from bertkit.train.settings import TrainSettings
 
@@ -15,7 +16,7 @@ LN_1000 = math.log(1000)
 
 def test_usual_settings_are_passed_over() -> None:
     for optimizer in ("adamw", "muon"):
-        assert unusual(TrainSettings(optimizer=optimizer), rows=1000) == []  # type: ignore[arg-type]
+        assert unusual(TrainSettings(optimizer=optimizer), rows=1000, hidden=0.4) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,27 @@ def test_usual_settings_are_passed_over() -> None:
     ],
 )
 def test_what_is_unusual_is_said(settings: TrainSettings, rows: int, said: str) -> None:
-    [warning] = unusual(settings, rows=rows)
+    [warning] = unusual(settings, rows=rows, hidden=0.4)
     assert warning.startswith(said)
+
+
+def test_a_share_hidden_that_leaves_little_is_unusual() -> None:
+    [warning] = unusual(TrainSettings(), rows=1000, hidden=1.0)
+    assert warning == "--mlm_probability 1 leaves little to guess by: up to 0.6 is known to learn"
+
+
+def test_a_text_that_the_tokenizer_does_not_know_is_warned_of_and_then_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = [f"{'λόγος ' * 9}. 。 {document}" for document in toy_documents()[:40]]
+    some, most = (tmp_path / name for name in ("some", "most"))
+    for folder in (some, most):
+        folder.mkdir()
+    pretrain(toy_config(write_store(some, toy_documents() + foreign), some / "run", max_steps=1))
+    assert " % of the text is [UNK], of which nothing is learnt" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"\d+ % of the text is \[UNK\] by this tokenizer") as found:
+        pretrain(toy_config(write_store(most, [f"{'λ ' * 200}. 。 {text}" for text in foreign]), most / "run"))
+    assert "take the model or the tokenizer of this text's language" in str(found.value)
 
 
 def test_a_new_model_that_does_not_guess_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,4 +103,6 @@ def test_a_text_that_repeats_itself_is_warned_of(tmp_path: Path, capsys: pytest.
 
 def test_frozen_parameters_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pretrain(toy_config(write_store(tmp_path), tmp_path / "run", max_steps=1, freeze_layers=1))
-    assert "of them frozen)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "of them frozen)" in said
+    assert "--freeze_layers keeps layers of a new model as they were drawn" in said

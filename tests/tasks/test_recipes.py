@@ -32,7 +32,15 @@ def test_a_flag_goes_before_the_recipe() -> None:
 
 def test_a_recipe_is_said_with_its_values() -> None:
     said = in_words("muon", {**RECIPES["muon"], "batch_size": 8})
-    assert said.startswith("recipe muon: muon, learning_rate 0.003; muon_learning_rate 0.02, batch_size 8")
+    assert said.startswith("recipe muon: muon, learning_rate 0.003, muon_learning_rate 0.02, batch_size 8")
+
+
+def test_what_is_said_of_a_recipe_are_the_rates_in_use_and_whose_dropout_it_is() -> None:
+    with_adamw = in_words("muon", {**RECIPES["muon"], "optimizer": "adamw"})
+    assert with_adamw.startswith("recipe muon: adamw, learning_rate 0.003, batch_size 64")
+    with_muon = in_words("bert", {**RECIPES["bert"], "optimizer": "muon", "muon_learning_rate": 0.02})
+    assert with_muon.startswith("recipe bert: muon, learning_rate 0.0001, muon_learning_rate 0.02")
+    assert "hidden_dropout_prob the model’s" in in_words("continue", RECIPES["continue"])
 
 
 def test_a_larger_model_is_trained_at_another_rate_unless_one_is_given() -> None:

@@ -71,6 +71,12 @@ def test_a_dry_run_says_what_a_run_would_cost_and_trains_nothing(
         assert rows["steps"] == "36 of 8 rows"  # about twelve an epoch
 
 
+def test_a_dry_run_says_the_recipe_and_what_is_unusual(typed: Callable[..., tuple[int, str, str]]) -> None:
+    _, _, err = typed("--dry_run", "true", "--max_steps", "5", "--learning_rate", "10")
+    assert "recipe muon: muon, learning_rate 10" in err
+    assert "warning: --learning_rate 10 is unusual for muon" in err
+
+
 def test_muon_keeps_one_moment_and_what_is_frozen_none(store: Path, tmp_path: Path) -> None:
     def memory_and_disk(folder: str, **values: object) -> list[str]:
         config = toy_config(store, tmp_path / folder, max_steps=10, **values)
@@ -183,6 +189,13 @@ def test_a_model_that_does_not_learn_is_an_error_with_its_losses(typed: Callable
     assert code == 2
     assert re.search(r"the loss of one batch only fell from 5\.\d+ to 5\.\d+ in 200 steps\n  expected: below 1\.", err)
     assert "raise --learning_rate (or --max_steps) if it fell evenly" in err
+
+
+def test_a_loss_that_rose_is_not_called_a_fall(typed: Callable[..., tuple[int, str, str]]) -> None:
+    words = ("--optimizer", "adamw", "--learning_rate", "50", "--max_steps", "20", "--initialization", "normal")
+    code, _, err = typed("--overfit_one_batch", "true", *QUIET, *words)
+    assert code == 2
+    assert "the loss of one batch rose from" in err
 
 
 def test_overfitting_speaks_to_no_tracker(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,9 +73,9 @@ class Config:
         DEFAULT_RECIPE,
         presets=of_recipe,
         fixed=True,
-        help="values of settings that are not given: muon (learns most in little time), continue (the same at a tenth "
-        "of its rates and with the model's own dropout; with --model_name_or_path where no recipe is given), or bert "
-        "(as BERT was trained: AdamW, dropout 0.1, 256 rows)",
+        help="values of settings that are not given: muon (learns most in little time), continue (the same for a "
+        "model that has learnt: a tenth of a tiny model's rates, and its own dropout; with --model_name_or_path where "
+        "no recipe is given), or bert (as BERT was trained: AdamW, dropout 0.1, 256 rows)",
     )
     initialization: Initialization = option(
         RECIPES[DEFAULT_RECIPE]["initialization"],
@@ -127,7 +127,10 @@ class Config:
             )
         if self.recipe == "continue" and self.model_name_or_path is None:
             raise InputError(
-                "has the rates of a model that goes on", field="--recipe", value="continue", expected="muon or bert"
+                "has the rates of a model that goes on",
+                field="--recipe",
+                value="continue",
+                expected="muon or bert, or the model by --model_name_or_path",
             )
         defaults = {recipe.get("initialization") for recipe in (of_recipe(self.recipe), RECIPES[DEFAULT_RECIPE])}
         if self.model_name_or_path is not None and self.initialization not in defaults:
@@ -210,14 +213,18 @@ def pretrain(config: Config) -> dict[str, Any]:
     )
     config = replace(config, training=length_of_checkpoint(Path(config.output_dir), config.training))
     if config.training.resume_from is None:
-        values = values_of(config)
-        if config.model_name_or_path is not None:
-            del values["initialization"]
-        say(in_words(config.recipe, values))
+        _say_recipe(config)
     work = open_work(config)
     with work.runtime.answering():
         given, config = values_of(config), _with_length(config, work)
         return carry_out(work, config, config.training, of_the_run=_settings_of_the_run(config), given=given)
+
+
+def _say_recipe(config: Config) -> None:
+    values = values_of(config)
+    if config.model_name_or_path is not None:
+        del values["initialization"]
+    say(in_words(config.recipe, values))
 
 
 def _rehearsed(config: Config) -> list[tuple[str, str]]:
@@ -225,6 +232,7 @@ def _rehearsed(config: Config) -> list[tuple[str, str]]:
     from bertkit.tasks import rehearsals
 
     settings = _settings_of_the_run(config)
+    _say_recipe(config)
     with _thrown_away(Path(config.output_dir)) as folder:
         if config.verify_resume:
 
@@ -334,6 +342,8 @@ def _store_directory(config: Config) -> Path:
             remedy="learn one by `bertkit vocab --input_file … --vocab_size … --output_dir DIR`, or let `bertkit demo "
             "--input_file …` go the whole way",
         )
+    if config.tokenizer is None and not Path(source).exists():
+        raise InputError("does not exist", field="--model_name_or_path", value=model, expected="a model folder")
     tokenizer = load_tokenizer(source, do_lower_case=config.do_lower_case)
     return cached_store(config.corpus, tokenizer, config.preparation)
 

@@ -11,6 +11,7 @@ import torch
 from bertkit.console import say, warn
 from bertkit.data.preparation_report import REPEATED
 from bertkit.data.store import Store, read_manifest
+from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
 from bertkit.tasks.pretraining import PretrainingSource
 from bertkit.tasks.pretraining_model import num_parameters
@@ -26,6 +27,8 @@ PLATEAU, PLATEAU_STEPS = 0.1, 500
 RATES = {"adamw": (1e-5, 5e-3), "muon": (1e-5, 5e-3), "lamb": (1e-4, 2e-2)}
 MUON_RATES = (1e-3, 0.1)
 SMALLEST_BATCH = 8  # rows
+MOST_HIDDEN = 0.6  # share of tokens; what is left tells little of them
+UNKNOWN, UNREADABLE = 0.05, 0.5  # shares of [UNK]: warned of, refused
 DUPLICATES = 0.1  # share of documents
 
 
@@ -47,6 +50,8 @@ def announce(
         f"data: {train.num_documents:,} documents, {train.num_tokens:,} tokens, {unknown:.2f} % [UNK]; "
         f"pairing {pairs.pairing}, {100 * source.masking.mlm_probability:g} % hidden"
     )
+    if unknown > 100 * UNKNOWN:
+        warn(f"{unknown:.1f} % of the text is [UNK], of which nothing is learnt: is it the tokenizer for this text?")
     table = source.table(0)
     if table.unresolved:
         warn(f"{table.unresolved:,} pairs of epoch 0 left out: every random B drawn truly follows A by its text")
@@ -66,13 +71,39 @@ def announce(
             f"{100 * repeated:.0f} % of the documents repeat an earlier one: the model learns these by heart; "
             "`bertkit prepare --drop_duplicates documents` leaves the first of each"
         )
-    for warning in unusual(settings, rows=len(table)):
+    warn_of_unusual(settings, source)
+
+
+def require_readable(train: Store) -> None:
+    """Refuse a text that the tokenizer does not know.
+
+    Raises:
+        InputError: with the share of [UNK].
+    """
+    share = train.manifest["unknown_tokens"] / max(1, train.num_tokens)
+    if share > UNREADABLE:
+        raise InputError(
+            f"{100 * share:.0f} % of the text is [UNK] by this tokenizer, of which nothing can be learnt",
+            file=train.directory,
+            expected=f"{100 * UNREADABLE:.0f} % at most",
+            remedy="take the model or the tokenizer of this text's language, or learn one by `bertkit vocab`",
+        )
+
+
+def warn_of_unusual(settings: TrainSettings, source: PretrainingSource) -> None:
+    """Say what of a run's settings is unusual."""
+    for warning in unusual(settings, rows=len(source.table(0)), hidden=source.masking.mlm_probability):
         warn(warning)
 
 
-def unusual(settings: TrainSettings, *, rows: int) -> list[str]:
-    """Return what of the settings lies outside the range in which runs are known to learn; rows: of an epoch."""
+def unusual(settings: TrainSettings, *, rows: int, hidden: float) -> list[str]:
+    """Return what of the settings lies outside the range in which runs are known to learn.
+
+    rows: of an epoch; hidden: the share of the tokens.
+    """
     found = []
+    if hidden > MOST_HIDDEN:
+        found.append(f"--mlm_probability {hidden:g} leaves little to guess by: up to {MOST_HIDDEN:g} is known to learn")
     ranges = {"--learning_rate": RATES[settings.optimizer], "--muon_learning_rate": MUON_RATES}
     for flag, rate in settings.peak_rates.items():
         low, high = ranges[flag]

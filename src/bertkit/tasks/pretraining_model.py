@@ -69,6 +69,8 @@ def choose_model(
         model.load_state_dict(loaded.state_dict())
     assert isinstance(model, PretrainingModel)
     if choice.freeze_layers is not None:
+        if given is None:
+            warn("--freeze_layers keeps layers of a new model as they were drawn: they learn nothing")
         freeze(model.encoder, choice.freeze_layers)
     return model, given is None
 

@@ -248,6 +248,7 @@ class PretrainingRun:
             "rows a step": training.batch_size,
             "optimizer": training.optimizer,
             "learning rate": training.learning_rate,
+            **({"learning rate of Muon": training.muon_learning_rate} if training.optimizer == "muon" else {}),
             "head start by counting": "yes" if self.has_head_start else "no",
             "tokens hidden in training": source.masking.mlm_probability,
             "pairing": source.pairs.pairing,

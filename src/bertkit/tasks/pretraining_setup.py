@@ -13,6 +13,7 @@ from bertkit.data.prepared import open_prepared
 from bertkit.data.store import Store
 from bertkit.errors import InputError
 from bertkit.model.heads import PretrainingModel
+from bertkit.tasks.diagnosis import require_readable
 from bertkit.tasks.held_out import held_out_pairs
 from bertkit.tasks.layers import prepare
 from bertkit.tasks.phases import Phase
@@ -50,6 +51,7 @@ def open_run(
         None if training.resume_from is None else find_checkpoint_on_all(runtime, directory, training.resume_from)
     )
     parts, tokenizer = open_prepared(store_directory)
+    require_readable(parts["train"])
     require_pairs(parts["train"], pairs)
     parts = {name: store for name, store in parts.items() if name == "train" or _has_pairs(store, pairs)}
     model, is_new = choose_model(choice, checkpoint, tokenizer, pairs)

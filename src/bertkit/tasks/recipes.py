@@ -56,6 +56,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 # Of a new model other than tiny, before what the recipe says: tuned for mini and small (docs/performance.md); for
 # larger ones, and where a config.json says the size, it is an extrapolation.
 RATE_ABOVE_TINY = 0.01
+RATES = ("learning_rate", "muon_learning_rate")
 NOT_OF_TRAINING = frozenset(
     {"hidden_dropout_prob", "attention_probs_dropout_prob", "initialization", "mlm_probability"}
 )
@@ -92,6 +93,7 @@ def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
     >>> in_words("bert", RECIPES["bert"]).split(";")[0]
     'recipe bert: adamw, learning_rate 0.0001'
     """
-    said_first = ("optimizer", "learning_rate")
-    rest = [f"{name} {values[name]}" for name in RECIPES[recipe] if name in values and name not in said_first]
-    return f"recipe {recipe}: {values['optimizer']}, learning_rate {values['learning_rate']:g}; " + ", ".join(rest)
+    names = ["learning_rate", *(["muon_learning_rate"] if values["optimizer"] == "muon" else [])]
+    names += [name for name in RECIPES[recipe] if name in values and name not in ("optimizer", *RATES)]
+    said = (f"{name} {'the model’s' if values[name] is None else values[name]}" for name in names)
+    return f"recipe {recipe}: {values['optimizer']}, " + ", ".join(said)

@@ -13,6 +13,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from bertkit.errors import InputError, Stopped
+from bertkit.tasks.diagnosis import warn_of_unusual
 from bertkit.tasks.pretraining_model import num_parameters
 from bertkit.tasks.pretraining_run import MeanStep, PretrainingRun
 from bertkit.train.checkpoint import find_checkpoint
@@ -39,6 +40,7 @@ def costs(work: PretrainingRun, training: TrainSettings, *, step: MeanStep) -> R
         InputError: the disk or the memory does not suffice.
     """
     assert training.max_steps is not None
+    warn_of_unusual(training, work.source)
     job = work.start_nothing(training)
     numbers = num_parameters(work.model)
     averages = 0 if training.ema_decay is None else 2  # the average, and the copy of the model that is evaluated
@@ -87,8 +89,9 @@ def overfit(work: PretrainingRun, training: TrainSettings, *, settings: Mapping[
     rows = [(f"loss after {step} steps", f"{losses[step - 1]:.4f}") for step in SHOWN_STEPS if step < steps]
     rows.append((f"loss after {steps} steps", f"{losses[-1]:.4f}"))
     if last > OVERFITTED * first:
+        how = "only fell" if last < first else "rose"
         raise InputError(
-            f"the loss of one batch only fell from {first:.3f} to {last:.3f} in {steps} steps",
+            f"the loss of one batch {how} from {first:.3f} to {last:.3f} in {steps} steps",
             expected=f"below {OVERFITTED * first:.3f}: a model that learns knows one batch by heart",
             remedy=f"raise {' and '.join(training.peak_rates)} (or --max_steps) if it fell evenly, lower it if it "
             "jumped; set the dropouts to 0; look at the rows by `bertkit inspect data STORE --show 3`",
