@@ -50,7 +50,7 @@ def test_a_text_that_the_tokenizer_does_not_know_is_warned_of_and_then_refused(
     pretrain(toy_config(write_store(some, toy_documents() + foreign), some / "run", max_steps=1))
     assert " % of the text is [UNK], of which nothing is learnt" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"\d+ % of the text is \[UNK\] by this tokenizer") as found:
-        pretrain(toy_config(write_store(most, [f"{'λ ' * 200}. 。 {text}" for text in foreign]), most / "run"))
+        pretrain(toy_config(write_store(most, [f"{'λ ' * 2000}. 。 {text}" for text in foreign]), most / "run"))
     assert "take the model or the tokenizer of this text's language" in str(found.value)
 
 

@@ -28,7 +28,7 @@ RATES = {"adamw": (1e-5, 5e-3), "muon": (1e-5, 5e-3), "lamb": (1e-4, 2e-2)}
 MUON_RATES = (1e-3, 0.1)
 SMALLEST_BATCH = 8  # rows
 MOST_HIDDEN = 0.6  # share of tokens; what is left tells little of them
-UNKNOWN, UNREADABLE = 0.05, 0.5  # shares of [UNK]: warned of, refused
+UNKNOWN, UNREADABLE = 0.05, 0.95  # shares of [UNK]: warned of, refused
 DUPLICATES = 0.1  # share of documents
 
 

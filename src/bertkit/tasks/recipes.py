@@ -90,7 +90,7 @@ def in_words(recipe: Recipe, values: Mapping[str, Any]) -> str:
 
     values: what has no effect in this run is left out of them.
 
-    >>> in_words("bert", RECIPES["bert"]).split(";")[0]
+    >>> in_words("bert", RECIPES["bert"]).split(", adam")[0]
     'recipe bert: adamw, learning_rate 0.0001'
     """
     names = ["learning_rate", *(["muon_learning_rate"] if values["optimizer"] == "muon" else [])]
