@@ -229,9 +229,20 @@ def test_the_rate_of_a_layer_is_a_share_of_that_of_the_layer_above(kind: Any) ->
 
 
 def test_layers_of_one_rate_are_one_group_whose_matrices_go_together() -> None:
-    settings = TrainSettings(optimizer="muon")
-    adamw, muon = build_optimizers(net(), settings, is_layer_matrix=is_layer_matrix, depth_of=depth_of)
-    assert (len(adamw.param_groups), len(muon.param_groups)) == (2, 1)  # with decay and without; all matrices
+    module = net()
+
+    def numbered(**values: Any) -> list[list[str]]:
+        settings = TrainSettings(optimizer="muon", **values)
+        made = build_optimizers(module, settings, is_layer_matrix=is_layer_matrix, depth_of=depth_of)
+        ids = {id(parameter): name for name, parameter in module.named_parameters()}
+        return [[ids[id(p)] for group in each.param_groups for p in group["params"]] for each in made]
+
+    _, muon = build_optimizers(
+        module, TrainSettings(optimizer="muon"), is_layer_matrix=is_layer_matrix, depth_of=depth_of
+    )
+    assert len(muon.param_groups) == 1
+    # Checkpoints name parameters by their number: it is that of groups cut by depth.
+    assert numbered() == numbered(layer_decay=0.5)
 
 
 def lamb_by_hand(weight: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> Tensor:

@@ -11,29 +11,28 @@ from bertkit.errors import InputError
 Recipe = Literal["muon", "continue", "bert"]
 Initialization = Literal["neighbours", "normal"]  # what a new model begins with; see model/head_start.py
 DEFAULT_RECIPE: Recipe = "muon"
+_MUON: dict[str, Any] = {
+    "optimizer": "muon",
+    "learning_rate": 3e-3,
+    "muon_learning_rate": 0.02,
+    "batch_size": 64,
+    "warmup_ratio": 0.05,
+    "final_learning_rate_ratio": 0.02,
+    "mlm_probability": 0.4,
+}
 RECIPES: dict[str, dict[str, Any]] = {
     # What learns most in minutes to hours on few cores, by measurement (docs/performance.md); tuned for tiny.
     "muon": {
-        "optimizer": "muon",
-        "learning_rate": 3e-3,
-        "muon_learning_rate": 0.02,
-        "batch_size": 64,
-        "warmup_ratio": 0.05,
-        "final_learning_rate_ratio": 0.02,
-        "mlm_probability": 0.4,
+        **_MUON,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initialization": "neighbours",
     },
-    # The same, for a model that has learnt already: at the rates of a new one it would forget (docs/performance.md).
+    # For a model that has learnt already: at the rates of a new one it would forget (docs/performance.md).
     "continue": {
-        "optimizer": "muon",
+        **_MUON,
         "learning_rate": 3e-4,
         "muon_learning_rate": 0.002,
-        "batch_size": 64,
-        "warmup_ratio": 0.05,
-        "final_learning_rate_ratio": 0.02,
-        "mlm_probability": 0.4,
         "hidden_dropout_prob": None,
         "attention_probs_dropout_prob": None,
     },

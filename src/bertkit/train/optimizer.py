@@ -43,9 +43,11 @@ def build_optimizers(
     use_muon = settings.optimizer == "muon"
     groups: dict[tuple[bool, int, bool], list[nn.Parameter]] = {}
     for name, parameter in named:
-        # One group where all layers have one rate: Muon makes the matrices of a group orthogonal together.
-        depth = depth_of(name) if settings.layer_decay < 1 else 0
-        key = (use_muon and is_layer_matrix(name), depth, parameter.ndim > 1)
+        is_muons = use_muon and is_layer_matrix(name)
+        # Muon makes the matrices of a group orthogonal together, so they are one group where their rate is one. (The
+        # others' groups, and so their order, are those of the checkpoints there are.)
+        depth = 0 if is_muons and settings.layer_decay == 1 else depth_of(name)
+        key = (is_muons, depth, parameter.ndim > 1)
         groups.setdefault(key, []).append(parameter)
     rest: list[dict[str, Any]] = []
     for_muon: list[dict[str, Any]] = []
