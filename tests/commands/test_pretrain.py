@@ -134,9 +134,6 @@ def test_flags_go_before_the_settings_file_of_a_run_that_is_not_resumed(store: P
     words = ("--model_size", "tiny", "--model_name_or_path", model)
     assert typed("--config_file", file, "--output_dir", tmp_path / "on", *words) == 0
     assert settings_of(tmp_path / "on")["model_name_or_path"] == str(model)
-    words = ("--optimizer", "muon", "--muon_learning_rate", "0.03", "--output_dir", tmp_path / "muon")
-    assert typed("--config_file", file, *words) == 0
-    assert "| learning rate of Muon | 0.0300 |" in (tmp_path / "muon" / "README.md").read_text("utf-8")
 
 
 def test_a_model_folder_that_is_not_there_is_named_by_its_flag(

@@ -83,7 +83,7 @@ def test_the_best_model_stands_in_the_run_itself(finished: Path) -> None:
         assert (finished / name).read_bytes() == (folder / name).read_bytes()
     assert "Not evaluated yet" in (folder / "README.md").read_text(encoding="utf-8")
     results = read(finished / "eval_results.json")
-    assert "learning rate of Muon" not in (finished / "README.md").read_text("utf-8")  # that run's is AdamW
+    assert "| learning rate of Muon | 0.0100 |" in (finished / "README.md").read_text(encoding="utf-8")
     assert f"| masked_lm_loss | {results['masked_lm_loss']:.4f} |" in (finished / "README.md").read_text(
         encoding="utf-8"
     )
