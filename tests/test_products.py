@@ -96,10 +96,11 @@ def test_a_stack_of_matrices_is_multiplied_one_by_one(monkeypatch: pytest.Monkey
 
 @needs_onednn
 @pytest.mark.parametrize("slow", [True, False])
-def test_a_product_takes_transposed_views(monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+@pytest.mark.parametrize("inner", [3, 5, 6])  # either factor is the smaller one
+def test_a_product_takes_transposed_views(monkeypatch: pytest.MonkeyPatch, slow: bool, inner: int) -> None:
     monkeypatch.setattr(products, "has_slow_mkl", lambda: slow)
     torch.manual_seed(0)
-    left, right = torch.randn(6, 4), torch.randn(6, 5)
+    left, right = torch.randn(inner, 4), torch.randn(inner, 5)
     torch.testing.assert_close(product(left.t(), right), left.t() @ right, rtol=1e-5, atol=1e-5)
 
 

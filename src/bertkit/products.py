@@ -34,11 +34,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view.
+    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view, and the product may be one.
 
     To be called where no gradient is recorded: it may have none.
     """
-    return _by_onednn(left, right.t()) if _takes_onednn(left, right) else left @ right
+    if not _takes_onednn(left, right):
+        return left @ right
+    if not left.is_contiguous() and left.size(1) >= right.size(1):
+        # torch copies a first factor that is a transposed view before oneDNN gets it: the other one is smaller here.
+        return _by_onednn(right.t(), left).t()
+    return _by_onednn(left, right.t())
 
 
 def times_transposed(left: Tensor, right: Tensor) -> Tensor:

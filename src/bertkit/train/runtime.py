@@ -18,6 +18,7 @@ from accelerate import PartialState
 from torch import Tensor
 
 from bertkit.errors import InputError
+from bertkit.train.allocator import keep_freed_memory
 from bertkit.train.settings import Precision, Sharding, TrainSettings
 from bertkit.train.signals import StopFlag
 from bertkit.train.watchdog import Watchdog
@@ -118,7 +119,7 @@ class Runtime:
 
 
 def start(settings: TrainSettings) -> Runtime:
-    """Return the Runtime, the generator of weights seeded; several processes meet here.
+    """Return the Runtime, the generator of weights seeded, freed memory kept; several processes meet here.
 
     Raises:
         InputError: a precision or sharding that this machine does not give, or processes that do not meet.
@@ -147,6 +148,7 @@ def start(settings: TrainSettings) -> Runtime:
             expected=str(state.num_processes),
         )
     seed(settings.seed)
+    keep_freed_memory()
     return Runtime(
         device=device,
         precision=settings.precision,

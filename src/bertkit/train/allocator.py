@@ -1,0 +1,23 @@
+"""What the C library does with memory that is freed: here it keeps it, as every step needs as much again.
+
+In: nothing.  Out: the allocator of this process, set.  Next: runtime.py
+"""
+
+import ctypes
+import sys
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt, by malloc.h of glibc
+_NEVER = -1
+
+
+def keep_freed_memory() -> bool:
+    """Have glibc keep what is freed until the process ends; return whether it can, as other C libraries cannot.
+
+    By itself it asks the system for every tensor of more than 32 MB anew, such as the scores of a large vocabulary, and
+    the system zeroes each page when it is touched first: as long as a third of the product that fills it
+    (docs/performance.md).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    return mallopt is not None and bool(mallopt(_MMAP_MAX, 0) and mallopt(_TRIM_THRESHOLD, _NEVER))
