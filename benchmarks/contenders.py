@@ -3,7 +3,7 @@
 In: a prepared store, the size of the model.  Out: contenders, each of which makes one step when asked.
 HF-d: `transformers` by its defaults: random padded batches, AdamW 5e-5, dropout 0.1.  HF-t: the same model without
 dropout, batches grouped by length as its Trainer groups them, no mask where nothing is padded, a tuned rate.
-Both are given bertkit's own data pipeline and a bare loop. Next: pretraining.py, time_to_loss.py, gpu.py
+Both are given bertkit's own data pipeline and a bare loop. Next: elsewhere.py, pretraining.py, time_to_loss.py, gpu.py
 """
 
 import atexit
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 import transformers
 
+from bertkit.allocator import keep_freed_memory
 from bertkit.commands.pretrain import Config, open_work
 from bertkit.commands.vocab import build_vocabulary
 from bertkit.data.cached_store import cached_store
@@ -145,12 +146,20 @@ class Tuning:
     mlm_probability: float = 0.15
     weight_decay: float = 0.0
     beta2: float = 0.999
+    keep_freed_memory: bool = False  # as bertkit's training does, for its whole process
 
 
 HF_D = Tuning()
 # Rows at once: pretraining.py --only HF-t-rows. The rate does not change the speed: it is tuned in time_to_loss.py.
 HF_T = Tuning(
-    rows_at_once=8, by_length=True, dropout=0.0, learning_rate=2e-3, warmup=0.1, weight_decay=0.01, beta2=0.98
+    rows_at_once=8,
+    by_length=True,
+    dropout=0.0,
+    learning_rate=2e-3,
+    warmup=0.1,
+    weight_decay=0.01,
+    beta2=0.98,
+    keep_freed_memory=True,
 )
 
 
@@ -171,6 +180,8 @@ class Transformers:
         device: str = "cpu",
         bf16: bool = False,
     ) -> None:
+        if tuning.keep_freed_memory:
+            keep_freed_memory()
         theirs = transformers.BertConfig(
             vocab_size=config.vocab_size,
             hidden_size=config.hidden_size,

@@ -2,9 +2,10 @@
 
 In: Song ci and Wikipedia paragraphs, by neighbouring sentences, 256 rows a step, vocabulary 21,128.
 Out: P4 and P5 (tokens a second), P6 (share of the machine's matrix rate), P8 (memory) as tables, Markdown and JSON;
-P7 is that of the last `make bench-loss`.  All take turns, round after round, on the threads of OMP_NUM_THREADS.
+P7 is that of the last `make bench-loss`.  All take turns, round after round, on the threads of OMP_NUM_THREADS, each
+in a process of its own.
     OMP_NUM_THREADS=1 python benchmarks/pretraining.py --only P4-tiny P6
-Next: contenders.py, product_rates.py, training_memory.py, tables.py
+Next: contenders.py, elsewhere.py, product_rates.py, training_memory.py, tables.py
 """
 
 import argparse
@@ -12,8 +13,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,12 @@ from contenders import (
     Bertkit,
     Contender,
     Transformers,
+    Tuning,
     dense_batches,
     large_vocabulary,
     store_of,
 )
+from elsewhere import side_by_side
 from machine import RESULTS, machine
 from product_rates import fastest_rate, mm_rate
 from tables import markdown
@@ -50,6 +54,7 @@ GRID_SIZES, GRID_ROWS, GRID_TIMED = ("tiny", "mini"), (4, 8, 16, 32, 64), 128  #
 QUICK = ("P4-tiny", "P4-mini")
 WARM_UP = {"tiny": 4, "mini": 2, "base": 0}  # steps of bertkit before the clock runs; the others take one batch
 PAIRS = PairSettings(pairing="sentence")
+PEERS = {"HF-d": HF_D, "HF-t": HF_T}
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Wish:
     tokenizer: Tokenizer
 
 
-def rounds_of(everybody: dict[str, Contender], *, rounds: int) -> dict[str, Any]:
+def rounds_of(everybody: Mapping[str, Contender], *, rounds: int) -> dict[str, Any]:
     """Return tokens a second of everybody, round by round, taking turns, and the share of padding."""
     rates: dict[str, list[float]] = {who: [] for who in everybody}
     padding: dict[str, list[float]] = {who: [] for who in everybody}
@@ -78,57 +83,80 @@ def rounds_of(everybody: dict[str, Contender], *, rounds: int) -> dict[str, Any]
     return {"tokens_per_second": rates, "padding": padding, "products": products}
 
 
+def bertkit_on(store: Path, values: dict[str, Any], *, warm_up: int) -> Bertkit:
+    """Return bertkit on a corpus, after some steps that nobody times."""
+    ours = Bertkit(store, values)
+    for _ in range(warm_up):
+        ours.step()
+    return ours
+
+
+def transformers_on(store: Path, size: str, tuning: Tuning, *, share: float) -> Transformers:
+    """Return transformers on a corpus, after a first batch."""
+    config = config_of_size(size, vocab_size=VOCAB_SIZE)
+    theirs = Transformers(config, dense_batches(store, PAIRS, tuning), tuning, share=share)
+    theirs.warm_up()
+    return theirs
+
+
+def bertkit_on_uniform_rows(size: str) -> Bertkit:
+    """Return bertkit on rows of 128 tokens, after a first step."""
+    source = UniformRows(config_of_size(size, vocab_size=VOCAB_SIZE), rows=ROWS)
+    ours = Bertkit(uniform_store(VOCAB_SIZE), {"model_size": size, "batch_size": ROWS}, source=source)
+    ours.step()
+    return ours
+
+
+def transformers_on_uniform_rows(size: str, tuning: Tuning, *, share: float) -> Transformers:
+    """Return transformers on rows of 128 tokens, after a first batch."""
+    config = config_of_size(size, vocab_size=VOCAB_SIZE)
+    theirs = Transformers(config, dense_uniform_batches(config, tuning.rows_at_once), tuning, share=share)
+    theirs.warm_up()
+    return theirs
+
+
 def natural_pairs(size: str, wish: Wish) -> dict[str, Any]:
     """P4, P5: tokens a second on each corpus."""
     found = {}
-    config = config_of_size(size, vocab_size=VOCAB_SIZE)
+    hidden = HF_D.mlm_probability  # as many as the peers: the default recipe hides more
+    values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS, "mlm_probability": hidden}
     for corpus in wish.corpora:
         store = store_of(corpus, wish.tokenizer)
-        hidden = HF_D.mlm_probability  # as many as the peers: the default recipe hides more
-        values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS, "mlm_probability": hidden}
-        ours = Bertkit(store, values)
-        theirs = {
-            name: Transformers(config, dense_batches(store, PAIRS, tuning), tuning, share=wish.share)
-            for name, tuning in (("HF-d", HF_D), ("HF-t", HF_T))
+        makers: dict[str, Callable[[], Contender]] = {
+            "bertkit": partial(bertkit_on, store, values, warm_up=WARM_UP[size])
         }
-        for _ in range(WARM_UP[size]):
-            ours.step()
-        for other in theirs.values():
-            other.warm_up()
-        found[corpus] = rounds_of({"bertkit": ours, **theirs}, rounds=wish.rounds)
+        for name, tuning in PEERS.items():
+            makers[name] = partial(transformers_on, store, size, tuning, share=wish.share)
+        with side_by_side(makers) as everybody:
+            found[corpus] = rounds_of(everybody, rounds=wish.rounds)
     return found
 
 
 def useful_share(wish: Wish) -> dict[str, Any]:
     """P6: mini on rows of 128 tokens; useful work is what the sparse head and the partial last layer leave to do."""
-    config = config_of_size("mini", vocab_size=VOCAB_SIZE)
-    values = {"model_size": "mini", "batch_size": ROWS}
-    ours = Bertkit(uniform_store(VOCAB_SIZE), values, source=UniformRows(config, rows=ROWS))
-    theirs = {
-        name: Transformers(config, dense_uniform_batches(config, tuning.rows_at_once), tuning, share=wish.share)
-        for name, tuning in (("HF-d", HF_D), ("HF-t", HF_T))
-    }
-    ours.step()
-    for other in theirs.values():
-        other.warm_up()
-    found = rounds_of({"bertkit": ours, **theirs}, rounds=wish.rounds)
-    return {"128-token rows": {**found, "flops_per_token": useful_flops_a_token(config)}}
+    makers: dict[str, Callable[[], Contender]] = {"bertkit": partial(bertkit_on_uniform_rows, "mini")}
+    for name, tuning in PEERS.items():
+        makers[name] = partial(transformers_on_uniform_rows, "mini", tuning, share=wish.share)
+    with side_by_side(makers) as everybody:
+        found = rounds_of(everybody, rounds=wish.rounds)
+    work = useful_flops_a_token(config_of_size("mini", vocab_size=VOCAB_SIZE))
+    return {"128-token rows": {**found, "flops_per_token": work}}
 
 
 def rows_grid(wish: Wish) -> dict[str, Any]:
     """The speed of HF-t by how many rows go through it at once; its best goes into the comparison (contenders.HF_T)."""
     found = {}
     for size in GRID_SIZES:
-        config = config_of_size(size, vocab_size=VOCAB_SIZE)
         for corpus in wish.corpora:
             store = store_of(corpus, wish.tokenizer)
-            everybody: dict[str, Contender] = {}
-            for rows in GRID_ROWS:
-                tuning = replace(HF_T, rows_at_once=rows)
-                batches = dense_batches(store, PAIRS, tuning)
-                everybody[str(rows)] = other = Transformers(config, batches, tuning, share=GRID_TIMED / ROWS)
-                other.warm_up()
-            found[f"{size}, {corpus}"] = rounds_of(everybody, rounds=wish.rounds)
+            makers: dict[str, Callable[[], Contender]] = {
+                str(rows): partial(
+                    transformers_on, store, size, replace(HF_T, rows_at_once=rows), share=GRID_TIMED / ROWS
+                )
+                for rows in GRID_ROWS
+            }
+            with side_by_side(makers) as everybody:
+                found[f"{size}, {corpus}"] = rounds_of(everybody, rounds=wish.rounds)
     return found
 
 

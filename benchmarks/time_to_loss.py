@@ -32,6 +32,7 @@ THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "2"))
 import torch
 import transformers
 from contenders import DEFAULT_RATE, HF_T, Bertkit, Contender, Transformers, Tuning, dense_batches, store_of, text_of
+from elsewhere import side_by_side
 from machine import RESULTS, machine
 from tables import grid_of_losses, loss_table
 
@@ -39,7 +40,7 @@ from bertkit.commands.pretrain import Config, pretrain
 from bertkit.commands.vocab import build_vocabulary
 from bertkit.data.pairs import PairSettings
 from bertkit.data.prepared import open_prepared
-from bertkit.model.config import config_of_size
+from bertkit.model.config import BertConfig, config_of_size
 from bertkit.model.head_start import GAIN, NOISE, POSITIONS, SHARPNESS, WORDS
 from bertkit.model.heads import PretrainingModel
 from bertkit.model.pretrained import load
@@ -110,24 +111,30 @@ def train_bertkit(size: str, data: Path, *, max_steps: int, seed: int) -> dict[s
     }
 
 
+def peer(config: BertConfig, data: Path) -> Transformers:
+    """Return HF-t, at a rate that cannot diverge: it would have denormal numbers, which are slow."""
+    gentle = replace(TUNED, learning_rate=DEFAULT_RATE)
+    return Transformers(config, dense_batches(data, PAIRS, gentle), gentle)
+
+
 def measure_rates(size: str, data: Path) -> dict[str, dict[str, Any]]:
     """Return {name: tokens a second of each round, tokens of a step} of bertkit and HF-t, taking turns."""
     _, tokenizer = open_prepared(data)
     config = config_of_size(size, vocab_size=tokenizer.vocabulary.size)
-    gentle = replace(TUNED, learning_rate=DEFAULT_RATE)  # a model that diverges has denormal numbers, which are slow
-    contenders: dict[str, Contender] = {
-        "bertkit": Bertkit(data, {"model_size": size}),
-        "HF-t": Transformers(config, dense_batches(data, PAIRS, gentle), gentle),
+    makers: dict[str, Callable[[], Contender]] = {
+        "bertkit": partial(Bertkit, data, {"model_size": size}),
+        "HF-t": partial(peer, config, data),
     }
-    found: dict[str, dict[str, Any]] = {name: {"tokens_per_second": [], "tokens_a_step": 0.0} for name in contenders}
-    for _ in range(RATE_ROUNDS + 1):  # the first is not counted
-        for name, contender in contenders.items():
-            steps = [contender.step()]
-            while sum(step.seconds for step in steps) < RATE_SECONDS:
-                steps.append(contender.step())
-            tokens = sum(step.tokens for step in steps)
-            found[name]["tokens_per_second"].append(tokens / sum(step.seconds for step in steps))
-            found[name]["tokens_a_step"] = tokens / len(steps)
+    found: dict[str, dict[str, Any]] = {name: {"tokens_per_second": [], "tokens_a_step": 0.0} for name in makers}
+    with side_by_side(makers) as contenders:
+        for _ in range(RATE_ROUNDS + 1):  # the first is not counted
+            for name, contender in contenders.items():
+                steps = [contender.step()]
+                while sum(step.seconds for step in steps) < RATE_SECONDS:
+                    steps.append(contender.step())
+                tokens = sum(step.tokens for step in steps)
+                found[name]["tokens_per_second"].append(tokens / sum(step.seconds for step in steps))
+                found[name]["tokens_a_step"] = tokens / len(steps)
     for name, rates in found.items():
         del rates["tokens_per_second"][0]
         print(f"{name}: {median(rates['tokens_per_second']):,.0f} tokens/s", file=sys.stderr, flush=True)

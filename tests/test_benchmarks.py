@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import json
+import multiprocessing
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from bertkit.data.collate import Batch
 from bertkit.model.losses import IGNORE_INDEX
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-PRETRAINING = ("contenders", "gpu", "growth", "pretraining", "tables", "time_to_loss", "uniform_rows")
+PRETRAINING = ("contenders", "elsewhere", "gpu", "growth", "pretraining", "tables", "time_to_loss", "uniform_rows")
 NAMES = (*PRETRAINING, "task_files", "tasks", "tasks_by_transformers")
 
 
@@ -136,6 +138,32 @@ def test_a_timed_share_of_a_step_is_scaled_to_the_whole(modules: dict[str, Any])
     assert (step.tokens, step.slots) == (8 * 16, 8 * 16)
     assert any((p != old).any() for p, old in zip(other.model.parameters(), before, strict=True))
     assert other.optimizer.param_groups[0]["lr"] == 0.5 * contenders.DEFAULT_RATE
+
+
+class Counting:
+    """A contender whose steps tell the process they are made in, and their number."""
+
+    def __init__(self, first: int) -> None:
+        self._number = first
+
+    def step(self) -> Any:
+        self._number += 1
+        return os.getpid(), self._number, torch.get_num_threads()
+
+
+def test_contenders_side_by_side_have_a_process_each(modules: dict[str, Any]) -> None:
+    with modules["elsewhere"].side_by_side({"a": partial(Counting, 0), "b": partial(Counting, 10)}) as everybody:
+        made = [everybody[name].step() for name in "abab"]
+    assert [number for _, number, _ in made] == [1, 11, 2, 12]
+    assert len({process for process, _, _ in made} | {os.getpid()}) == 3
+    assert {threads for _, _, threads in made} == {torch.get_num_threads()}
+    assert not multiprocessing.active_children()
+
+
+def test_a_contender_that_cannot_be_made_says_why(modules: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(EOFError), modules["elsewhere"].side_by_side({"a": partial(Counting, "many", 1)}):
+        raise AssertionError("it was made")
+    assert "takes 2 positional arguments" in capfd.readouterr().err
 
 
 def test_the_script_for_a_gpu_is_rehearsed_on_a_processor(

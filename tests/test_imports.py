@@ -27,10 +27,11 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": COMMON | {"flags", "__init__"},  # commands by name, when they are called
     "products": set(),
+    "allocator": set(),
     "text": COMMON,
-    "data": COMMON | {"text"},
+    "data": COMMON | {"text", "allocator"},
     "model": {"errors", "files", "options", "products"},
-    "train": COMMON | {"products"},
+    "train": COMMON | {"products", "allocator"},
     "metrics": {"errors"},
     "tasks": COMMON | {"model", "data", "text", "metrics", "train"},  # train: what the loop asks of a task, LossSums
     "pipelines": COMMON | {"tasks", "model", "data", "text", "metrics"},
@@ -59,7 +60,7 @@ TASK_OF |= dict.fromkeys(
     ),
     "finetuning",
 )
-NO_TORCH_ANYWHERE = {"text", "report", "errors", "console", "files", "options", "flags", "cli"}
+NO_TORCH_ANYWHERE = {"allocator", "text", "report", "errors", "console", "files", "options", "flags", "cli"}
 NO_TORCH_AT_THE_TOP = {"commands", "cli"}
 BRINGS_TORCH = {"torch", "accelerate"}
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.allocator import keep_freed_memory
 from bertkit.text.documents import Document
 from bertkit.text.fast import EncodedSentences, FastEncoder, joined
 from bertkit.text.sentences import sentence_splitter, sentences_of
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.vocabulary import CONTINUATION, Vocabulary
 from bertkit.text.words import NO_SEGMENTER, Segmenter, load_segmenter, word_starts
-
-KEPT_BYTES = 24 << 20  # glibc heeds blocks of up to 32 MiB
 
 
 @dataclass(frozen=True)
@@ -113,19 +112,10 @@ def encode_documents(documents: Sequence[Document], settings: EncodingSettings) 
     )
 
 
-def _keep_freed_memory() -> None:
-    """Let the C library keep memory that arrays give back for the next ones.
-
-    glibc returns blocks to the system unless it has seen a larger one freed; getting the pages of every array anew took
-    a quarter of the whole time (2.9 in place of 4.1 seconds for 78 MB of Chinese).  Elsewhere this does nothing.
-    """
-    np.empty(KEPT_BYTES, dtype=np.uint8)
-
-
 @functools.lru_cache(maxsize=2)
 def _tools(settings: EncodingSettings) -> tuple[Callable[[str], list[str]], FastEncoder, Segmenter | None]:
     """The splitter, the encoder and the segmenter, made once in a process."""
-    _keep_freed_memory()
+    keep_freed_memory()
     segmenter = load_segmenter(settings.word_segmenter) if settings.has_word_starts else None
     return (
         sentence_splitter(settings.sentence_end, language=settings.language),

@@ -17,8 +17,8 @@ import torch.distributed as dist
 from accelerate import PartialState
 from torch import Tensor
 
+from bertkit.allocator import keep_freed_memory
 from bertkit.errors import InputError
-from bertkit.train.allocator import keep_freed_memory
 from bertkit.train.settings import Precision, Sharding, TrainSettings
 from bertkit.train.signals import StopFlag
 from bertkit.train.watchdog import Watchdog

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from bertkit.train.allocator import keep_freed_memory
+from bertkit.allocator import keep_freed_memory
 
 CAN = sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallopt")
 # In a process of its own, as it cannot be undone: page faults of filling 64 MB again and again. (The first few times
 # something small may stand in the gap that was left, so that the memory is taken elsewhere.)
 FAULTS = """
 import resource, sys, torch
-from bertkit.train.allocator import keep_freed_memory
+from bertkit.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for _ in range(40):

@@ -1,6 +1,6 @@
-"""What the C library does with memory that is freed: here it keeps it, as every step needs as much again.
+"""What the C library does with memory that is freed: here it keeps it, as the next step needs as much again.
 
-In: nothing.  Out: the allocator of this process, set.  Next: runtime.py
+In: nothing.  Out: the allocator of this process, set.  Next: data/encoding.py, train/runtime.py
 """
 
 import ctypes
@@ -13,9 +13,9 @@ _NEVER = -1
 def keep_freed_memory() -> bool:
     """Have glibc keep what is freed until the process ends; return whether it can, as other C libraries cannot.
 
-    By itself it asks the system for every tensor of more than 32 MB anew, such as the scores of a large vocabulary, and
-    the system zeroes each page when it is touched first: as long as a third of the product that fills it
-    (docs/performance.md).
+    By itself it gives large blocks back to the system, those of more than 32 MB always (the scores of a large
+    vocabulary, say), and the system zeroes each page when it is touched again: a quarter of the time of encoding a
+    text, a tenth of a training step (docs/performance.md).
     """
     if not sys.platform.startswith("linux"):
         return False
