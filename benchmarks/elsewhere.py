@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 import transformers
@@ -22,6 +23,9 @@ class Elsewhere:
 
     make: is called there before this returns; it has to be a function of a module, or a partial of one, whose
         arguments pickle.
+
+    Raises:
+        RuntimeError: the process failed, here or in a step; what it said stands on its standard error.
     """
 
     def __init__(self, make: Callable[[], Contender]) -> None:
@@ -30,22 +34,32 @@ class Elsewhere:
         self._process = context.Process(target=_serve, args=(theirs, make, torch.get_num_threads()), daemon=True)
         self._process.start()
         theirs.close()
-        self._pipe.recv()  # it is ready
+        try:
+            self._answer()  # it is ready
+        except BaseException:
+            self.close()
+            raise
 
     def step(self) -> Step:
-        """Make one update.
-
-        Raises:
-            EOFError: the process failed; it has said why.
-        """
+        """Make one update."""
         self._pipe.send("step")
-        found: Step = self._pipe.recv()
+        found: Step = self._answer()
         return found
 
     def close(self) -> None:
         """Let the process clear up and end."""
         self._pipe.close()
         self._process.join(PATIENCE)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join()
+
+    def _answer(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(PATIENCE)
+            raise RuntimeError(f"a contender failed: its process ended with {self._process.exitcode}") from None
 
 
 @contextmanager
@@ -65,8 +79,9 @@ def _serve(pipe: Connection, make: Callable[[], Contender], threads: int) -> Non
     transformers.logging.set_verbosity_error()
     contender = make()
     pipe.send("ready")
-    try:
-        while pipe.recv():
-            pipe.send(contender.step())
-    except EOFError:  # nobody asks any more
-        return
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:  # nobody asks any more
+            return
+        pipe.send(contender.step())

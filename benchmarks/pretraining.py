@@ -91,7 +91,7 @@ def bertkit_on(store: Path, values: dict[str, Any], *, warm_up: int) -> Bertkit:
     return ours
 
 
-def transformers_on(store: Path, size: str, tuning: Tuning, *, share: float) -> Transformers:
+def transformers_on(store: Path, size: str, *, tuning: Tuning, share: float) -> Transformers:
     """Return transformers on a corpus, after a first batch."""
     config = config_of_size(size, vocab_size=VOCAB_SIZE)
     theirs = Transformers(config, dense_batches(store, PAIRS, tuning), tuning, share=share)
@@ -107,12 +107,19 @@ def bertkit_on_uniform_rows(size: str) -> Bertkit:
     return ours
 
 
-def transformers_on_uniform_rows(size: str, tuning: Tuning, *, share: float) -> Transformers:
+def transformers_on_uniform_rows(size: str, *, tuning: Tuning, share: float) -> Transformers:
     """Return transformers on rows of 128 tokens, after a first batch."""
     config = config_of_size(size, vocab_size=VOCAB_SIZE)
     theirs = Transformers(config, dense_uniform_batches(config, tuning.rows_at_once), tuning, share=share)
     theirs.warm_up()
     return theirs
+
+
+def beside_peers(ours: Callable[[], Contender], theirs: Callable[..., Contender], wish: Wish) -> dict[str, Any]:
+    """Return the rounds of bertkit, HF-d and HF-t; `theirs` takes a tuning and a share."""
+    peers = {name: partial(theirs, tuning=tuning, share=wish.share) for name, tuning in PEERS.items()}
+    with side_by_side({"bertkit": ours, **peers}) as everybody:
+        return rounds_of(everybody, rounds=wish.rounds)
 
 
 def natural_pairs(size: str, wish: Wish) -> dict[str, Any]:
@@ -122,25 +129,16 @@ def natural_pairs(size: str, wish: Wish) -> dict[str, Any]:
     values = {"model_size": size, "pairing": PAIRS.pairing, "batch_size": ROWS, "mlm_probability": hidden}
     for corpus in wish.corpora:
         store = store_of(corpus, wish.tokenizer)
-        makers: dict[str, Callable[[], Contender]] = {
-            "bertkit": partial(bertkit_on, store, values, warm_up=WARM_UP[size])
-        }
-        for name, tuning in PEERS.items():
-            makers[name] = partial(transformers_on, store, size, tuning, share=wish.share)
-        with side_by_side(makers) as everybody:
-            found[corpus] = rounds_of(everybody, rounds=wish.rounds)
+        ours = partial(bertkit_on, store, values, warm_up=WARM_UP[size])
+        found[corpus] = beside_peers(ours, partial(transformers_on, store, size), wish)
     return found
 
 
 def useful_share(wish: Wish) -> dict[str, Any]:
     """P6: mini on rows of 128 tokens; useful work is what the sparse head and the partial last layer leave to do."""
-    makers: dict[str, Callable[[], Contender]] = {"bertkit": partial(bertkit_on_uniform_rows, "mini")}
-    for name, tuning in PEERS.items():
-        makers[name] = partial(transformers_on_uniform_rows, "mini", tuning, share=wish.share)
-    with side_by_side(makers) as everybody:
-        found = rounds_of(everybody, rounds=wish.rounds)
+    ours, theirs = partial(bertkit_on_uniform_rows, "mini"), partial(transformers_on_uniform_rows, "mini")
     work = useful_flops_a_token(config_of_size("mini", vocab_size=VOCAB_SIZE))
-    return {"128-token rows": {**found, "flops_per_token": work}}
+    return {"128-token rows": {**beside_peers(ours, theirs, wish), "flops_per_token": work}}
 
 
 def rows_grid(wish: Wish) -> dict[str, Any]:
@@ -149,11 +147,9 @@ def rows_grid(wish: Wish) -> dict[str, Any]:
     for size in GRID_SIZES:
         for corpus in wish.corpora:
             store = store_of(corpus, wish.tokenizer)
-            makers: dict[str, Callable[[], Contender]] = {
-                str(rows): partial(
-                    transformers_on, store, size, replace(HF_T, rows_at_once=rows), share=GRID_TIMED / ROWS
-                )
-                for rows in GRID_ROWS
+            theirs, share = partial(transformers_on, store, size), GRID_TIMED / ROWS
+            makers = {
+                str(rows): partial(theirs, tuning=replace(HF_T, rows_at_once=rows), share=share) for rows in GRID_ROWS
             }
             with side_by_side(makers) as everybody:
                 found[f"{size}, {corpus}"] = rounds_of(everybody, rounds=wish.rounds)

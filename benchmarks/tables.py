@@ -120,9 +120,7 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
     head_start = kept.get("head_start_seconds", 0.0)  # what was kept before there was one has none
     rates = {name: statistics.median(each["tokens_per_second"]) for name, each in kept["rates"].items()}
     for name, run in runs.items():
-        is_ours = name.startswith(OURS)
-        run["seconds"] = run["tokens"] / rates[OURS if is_ours else "HF-t"]
-        run["seconds"] += head_start if is_ours else 0.0
+        run["seconds"] = run["tokens"] / rate_of(name, rates) + (head_start if name.startswith(OURS) else 0.0)
     ours = [run for name, run in runs.items() if name.startswith(OURS)]
     peers = {name: run for name, run in runs.items() if not name.startswith(OURS)}
     lines = [
@@ -148,6 +146,15 @@ def loss_table(kept: Mapping[str, Any]) -> list[str]:
         told = "no run of bertkit is as good" if times is None else f"bertkit is as good **{times:.1f} ×** sooner"
         lines.append(f"{name} ends at {goal['mlm_loss']:.3f}; {told} (4 × wanted, 10 × hoped for).")
     return lines
+
+
+def rate_of(name: str, rates: Mapping[str, float]) -> float:
+    """Return the tokens a second of a run: those of the longest name that its own begins with.
+
+    >>> rate_of("HF-t, 32 rows, 15 % hidden", {"bertkit": 3.0, "HF-t": 1.0, "HF-t, 32 rows": 2.0})
+    2.0
+    """
+    return rates[max((known for known in rates if name.startswith(known)), key=len)]
 
 
 def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

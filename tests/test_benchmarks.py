@@ -11,9 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import counting
 import pytest
 import torch
 import transformers
+from counting import Counting
 from toy_model import toy_config
 
 from bertkit.data.collate import Batch
@@ -140,30 +142,42 @@ def test_a_timed_share_of_a_step_is_scaled_to_the_whole(modules: dict[str, Any])
     assert other.optimizer.param_groups[0]["lr"] == 0.5 * contenders.DEFAULT_RATE
 
 
-class Counting:
-    """A contender whose steps tell the process they are made in, and their number."""
-
-    def __init__(self, first: int) -> None:
-        self._number = first
-
-    def step(self) -> Any:
-        self._number += 1
-        return os.getpid(), self._number, torch.get_num_threads()
-
-
-def test_contenders_side_by_side_have_a_process_each(modules: dict[str, Any]) -> None:
-    with modules["elsewhere"].side_by_side({"a": partial(Counting, 0), "b": partial(Counting, 10)}) as everybody:
-        made = [everybody[name].step() for name in "abab"]
-    assert [number for _, number, _ in made] == [1, 11, 2, 12]
-    assert len({process for process, _, _ in made} | {os.getpid()}) == 3
-    assert {threads for _, _, threads in made} == {torch.get_num_threads()}
-    assert not multiprocessing.active_children()
+def test_contenders_side_by_side_have_a_process_each(modules: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "SET_IN_THIS_PROCESS", True)
+    before, threads = set(multiprocessing.active_children()), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with modules["elsewhere"].side_by_side({"a": partial(Counting, 0), "b": partial(Counting, 10)}) as everybody:
+            made = [everybody[name].step() for name in "abab"]
+    finally:
+        torch.set_num_threads(threads)
+    assert [step.number for step in made] == [1, 11, 2, 12]
+    assert len({step.process for step in made} | {os.getpid()}) == 3
+    assert {(step.threads, step.is_set) for step in made} == {(2, False)}
+    assert set(multiprocessing.active_children()) == before
 
 
-def test_a_contender_that_cannot_be_made_says_why(modules: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(EOFError), modules["elsewhere"].side_by_side({"a": partial(Counting, "many", 1)}):
-        raise AssertionError("it was made")
-    assert "takes 2 positional arguments" in capfd.readouterr().err
+@pytest.mark.parametrize("fails", [partial(Counting, "many", 1), partial(Counting, 0, last=0)], ids=["made", "asked"])
+def test_a_contender_that_fails_says_why(
+    modules: dict[str, Any], capfd: pytest.CaptureFixture[str], fails: partial[Counting]
+) -> None:
+    with (
+        pytest.raises(RuntimeError, match="a contender failed: its process ended with 1"),
+        modules["elsewhere"].side_by_side({"a": fails}) as everybody,
+    ):
+        everybody["a"].step()
+    said = capfd.readouterr().err
+    assert "takes 2 positional arguments" in said or "no step after 0" in said
+
+
+def test_the_tuned_peer_keeps_freed_memory_and_the_default_one_does_not(
+    modules: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contenders, asked = modules["contenders"], []
+    monkeypatch.setattr(contenders, "keep_freed_memory", lambda: asked.append(True))
+    for tuning, times in ((contenders.HF_D, 0), (contenders.HF_T, 1)):
+        contenders.Transformers(toy_config(), iter(()), tuning)
+        assert len(asked) == times
 
 
 def test_the_script_for_a_gpu_is_rehearsed_on_a_processor(

@@ -96,12 +96,26 @@ def test_a_stack_of_matrices_is_multiplied_one_by_one(monkeypatch: pytest.Monkey
 
 @needs_onednn
 @pytest.mark.parametrize("slow", [True, False])
-@pytest.mark.parametrize("inner", [3, 5, 6])  # either factor is the smaller one
+@pytest.mark.parametrize("inner", [3, 5, 6])
 def test_a_product_takes_transposed_views(monkeypatch: pytest.MonkeyPatch, slow: bool, inner: int) -> None:
     monkeypatch.setattr(products, "has_slow_mkl", lambda: slow)
     torch.manual_seed(0)
     left, right = torch.randn(inner, 4), torch.randn(inner, 5)
-    torch.testing.assert_close(product(left.t(), right), left.t() @ right, rtol=1e-5, atol=1e-5)
+    found = product(left.t(), right)
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, left.t() @ right, rtol=1e-5, atol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize(("inner", "first"), [(3, (4, 3)), (5, (5, 5)), (6, (5, 6))])
+def test_the_first_factor_is_the_one_that_costs_less_to_copy(
+    monkeypatch: pytest.MonkeyPatch, inner: int, first: tuple[int, int]
+) -> None:
+    seen, multiply = [], products._by_onednn
+    monkeypatch.setattr(products, "_by_onednn", lambda *factors: seen.append(factors[0].shape) or multiply(*factors))
+    product(torch.randn(inner, 4).t(), torch.randn(inner, 5))
+    assert seen == [first]
 
 
 def test_an_intel_processor_stays_with_mkl(monkeypatch: pytest.MonkeyPatch) -> None:

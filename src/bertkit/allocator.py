@@ -1,6 +1,6 @@
 """What the C library does with memory that is freed: here it keeps it, as the next step needs as much again.
 
-In: nothing.  Out: the allocator of this process, set.  Next: data/encoding.py, train/runtime.py
+In: nothing.  Out: the allocator of this process, set.  Next: data/helpers.py, train/runtime.py
 """
 
 import ctypes
@@ -11,11 +11,11 @@ _NEVER = -1
 
 
 def keep_freed_memory() -> bool:
-    """Have glibc keep what is freed until the process ends; return whether it can, as other C libraries cannot.
+    """Have glibc keep what the main thread frees until the process ends; return whether there is such a call.
 
     By itself it gives large blocks back to the system, those of more than 32 MB always (the scores of a large
-    vocabulary, say), and the system zeroes each page when it is touched again: a quarter of the time of encoding a
-    text, a tenth of a training step (docs/performance.md).
+    vocabulary, say), and the system zeroes each page when it is touched again: up to a tenth of a training step
+    (docs/performance.md). Another allocator that was preloaded is not told.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -34,15 +34,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view, and the product may be one.
+    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view.
 
     To be called where no gradient is recorded: it may have none.
     """
     if not _takes_onednn(left, right):
         return left @ right
     if not left.is_contiguous() and left.size(1) >= right.size(1):
-        # torch copies a first factor that is a transposed view before oneDNN gets it: the other one is smaller here.
-        return _by_onednn(right.t(), left).t()
+        # torch copies a first factor that is a transposed view, n · k numbers, before oneDNN gets it. The transposed
+        # product has the other one in its place; what is copied then is the result, which is no larger: n · m.
+        return _by_onednn(right.t(), left).t().contiguous()
     return _by_onednn(left, right.t())
 
 

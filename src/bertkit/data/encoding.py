@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.allocator import keep_freed_memory
 from bertkit.text.documents import Document
 from bertkit.text.fast import EncodedSentences, FastEncoder, joined
 from bertkit.text.sentences import sentence_splitter, sentences_of
@@ -115,7 +114,6 @@ def encode_documents(documents: Sequence[Document], settings: EncodingSettings) 
 @functools.lru_cache(maxsize=2)
 def _tools(settings: EncodingSettings) -> tuple[Callable[[str], list[str]], FastEncoder, Segmenter | None]:
     """The splitter, the encoder and the segmenter, made once in a process."""
-    keep_freed_memory()
     segmenter = load_segmenter(settings.word_segmenter) if settings.has_word_starts else None
     return (
         sentence_splitter(settings.sentence_end, language=settings.language),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.allocator import keep_freed_memory
 from bertkit.data.encoding import EncodedDocuments, EncodingSettings, encode_documents
 from bertkit.text.documents import Document
 from bertkit.text.tokenizer import load_tokenizer
@@ -57,6 +58,7 @@ def remember(tokenizer_folder: Path, sentence_end: str | None, language: str | N
     The tokenizer comes from its files: handed over, it would not fit into the pipe, and each process that is started
     would have to wait until the one before has imported everything.
     """
+    keep_freed_memory()
     _REMEMBERED[:] = [EncodingSettings(load_tokenizer(tokenizer_folder), sentence_end, language, word_segmenter)]
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bertkit.allocator import keep_freed_memory
 from bertkit.data.chunks import Chunk
 from bertkit.data.encoding import EncodedDocuments, EncodingSettings, columns_of, encode_columns, encode_documents
 from bertkit.data.exchange import SentIds, encode_sent, remember, send, take
@@ -82,6 +83,7 @@ def open_helpers(
     Raises:
         InputError: no Dask installed, or no scheduler at the address.
     """
+    keep_freed_memory()  # of this process; those of a pool do so in `remember`, Dask's workers are not ours
     at_start = partial(remember, tokenizer_folder, settings.sentence_end, settings.language, settings.word_segmenter)
     are_ours = workers > 1 and dask is None
     with (

@@ -119,7 +119,7 @@ class Runtime:
 
 
 def start(settings: TrainSettings) -> Runtime:
-    """Return the Runtime, the generator of weights seeded, freed memory kept; several processes meet here.
+    """Return the Runtime, the generator of weights seeded; several processes meet here. A processor keeps freed memory.
 
     Raises:
         InputError: a precision or sharding that this machine does not give, or processes that do not meet.
@@ -148,7 +148,8 @@ def start(settings: TrainSettings) -> Runtime:
             expected=str(state.num_processes),
         )
     seed(settings.seed)
-    keep_freed_memory()
+    if device.type == "cpu":
+        keep_freed_memory()
     return Runtime(
         device=device,
         precision=settings.precision,
