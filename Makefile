@@ -16,7 +16,7 @@ help:
 	@echo "make test-full  the same with the slow tests"
 	@echo "make lint       ruff only"
 	@echo "make bench      pre-training beside transformers: speed, memory (35 minutes); bench-quick: two of it"
-	@echo "make bench-loss how soon a held-out loss is reached, beside transformers: over an hour on two idle cores"
+	@echo "make bench-loss how soon a held-out loss is reached, beside transformers: two hours on two idle cores"
 	@echo "make bench-answers  filling masks and making vectors beside transformers and ONNX Runtime: a table"
 	@echo "make bench-data building data beside tokenizers, datasets.map and plain Python: a table"
 	@echo "make bench-finetuning  fine-tuning on short texts beside the Trainer of transformers: a table"

@@ -266,7 +266,8 @@ def dense_batches(store: Path, pairs: PairSettings, tuning: Tuning, *, seed: int
     together = GROUPED_BATCHES * tuning.rows if tuning.by_length else tuning.rows
     for epoch in range(MANY_STEPS):
         table = build_pairs(parts["train"], pairs, seed=seed, epoch=epoch)
-        for number in range(steps_in_epoch(len(table), together) - 1):  # the last, short one would be timed like others
+        whole = steps_in_epoch(len(table), together) - 1  # the last, short one would be timed like others
+        for number in range(max(1, whole)):  # where it is the only one, a small corpus is not without batches
             rows = global_batch(seed=seed, epoch=epoch, step=number, num_rows=len(table), batch_size=together)
             built, masked = masked_rows(
                 parts["train"],

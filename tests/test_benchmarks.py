@@ -19,6 +19,7 @@ from counting import Counting
 from toy_model import toy_config
 
 from bertkit.data.collate import Batch
+from bertkit.data.pairs import PairSettings
 from bertkit.model.losses import IGNORE_INDEX
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -128,6 +129,14 @@ def test_dense_labels_stand_where_the_targets_were(modules: dict[str, Any]) -> N
     assert dense["labels"].flatten()[labelled].tolist() == batch["mlm_targets"].tolist()
     assert dense["attention_mask"].all()
     assert not batch["mlm_positions"].remainder(16).eq(0).any()  # [CLS] is never hidden
+
+
+def test_a_corpus_smaller_than_what_is_sorted_together_has_batches(modules: dict[str, Any]) -> None:
+    contenders = modules["contenders"]
+    store = modules["uniform_rows"].uniform_store(300)  # of 200 documents
+    assert contenders.GROUPED_BATCHES * contenders.HF_T.rows > 1600
+    batch = next(contenders.dense_batches(store, PairSettings(), contenders.HF_T))
+    assert len(batch["input_ids"]) <= contenders.HF_T.rows_at_once
 
 
 def test_a_timed_share_of_a_step_is_scaled_to_the_whole(modules: dict[str, Any]) -> None:
