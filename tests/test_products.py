@@ -96,25 +96,31 @@ def test_a_stack_of_matrices_is_multiplied_one_by_one(monkeypatch: pytest.Monkey
 
 @needs_onednn
 @pytest.mark.parametrize("slow", [True, False])
-@pytest.mark.parametrize("inner", [3, 5, 6])
-def test_a_product_takes_transposed_views(monkeypatch: pytest.MonkeyPatch, slow: bool, inner: int) -> None:
+@pytest.mark.parametrize(("inner", "rows", "columns"), [(3, 4, 5), (9, 8, 3)])
+@pytest.mark.parametrize("bias", [None, 1.0])
+def test_a_product_takes_transposed_views(
+    monkeypatch: pytest.MonkeyPatch, slow: bool, inner: int, rows: int, columns: int, bias: float | None
+) -> None:
     monkeypatch.setattr(products, "has_slow_mkl", lambda: slow)
     torch.manual_seed(0)
-    left, right = torch.randn(inner, 4), torch.randn(inner, 5)
-    found = product(left.t(), right)
+    left, right = torch.randn(inner, rows), torch.randn(inner, columns)
+    added = None if bias is None else torch.arange(columns) * bias
+    found = product(left.t(), right, added)
     assert found.is_contiguous()
-    torch.testing.assert_close(found, left.t() @ right, rtol=1e-5, atol=1e-5)
+    expected = left.t() @ right if added is None else left.t() @ right + added
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @needs_onednn
 @pytest.mark.usefixtures("onednn")
-@pytest.mark.parametrize(("inner", "first"), [(3, (4, 3)), (5, (5, 5)), (6, (5, 6))])
+@pytest.mark.parametrize(("inner", "first"), [(4, (8, 4)), (5, (3, 5))])
 def test_the_first_factor_is_the_one_that_costs_less_to_copy(
     monkeypatch: pytest.MonkeyPatch, inner: int, first: tuple[int, int]
 ) -> None:
+    """8 · inner numbers, or 3 · inner and the 8 · 3 of the result."""
     seen, multiply = [], products._by_onednn
     monkeypatch.setattr(products, "_by_onednn", lambda *factors: seen.append(factors[0].shape) or multiply(*factors))
-    product(torch.randn(inner, 4).t(), torch.randn(inner, 5))
+    product(torch.randn(inner, 8).t(), torch.randn(inner, 3))
     assert seen == [first]
 
 

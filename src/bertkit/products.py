@@ -33,18 +33,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return output
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left · right, (n, m), for (n, k) and (k, m); either may be a transposed view.
+def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return left · right + bias, (n, m), for (n, k), (k, m) and (m,); either factor may be a transposed view.
 
     To be called where no gradient is recorded: it may have none.
     """
     if not _takes_onednn(left, right):
-        return left @ right
-    if not left.is_contiguous() and left.size(1) >= right.size(1):
+        found = left @ right
+        return found if bias is None else found.add_(bias)
+    if bias is None and not left.is_contiguous() and left.numel() > right.numel() + left.size(0) * right.size(1):
         # torch copies a first factor that is a transposed view, n · k numbers, before oneDNN gets it. The transposed
-        # product has the other one in its place; what is copied then is the result, which is no larger: n · m.
+        # product has the other one in its place, k · m numbers, and its result, n · m, is copied too.
         return _by_onednn(right.t(), left).t().contiguous()
-    return _by_onednn(left, right.t())
+    return _by_onednn(left, right.t(), bias)
 
 
 def times_transposed(left: Tensor, right: Tensor) -> Tensor:
@@ -121,6 +122,6 @@ class _LinearByOneDNN(torch.autograd.Function):
         rows = gradient.reshape(-1, gradient.size(-1))  # (n, out)
         return (
             _by_onednn(gradient, weight.t()) if by_x else None,
-            _by_onednn(rows.t(), x.reshape(-1, x.size(-1)).t()) if by_weight else None,
+            product(rows.t(), x.reshape(-1, x.size(-1))) if by_weight else None,
             rows.sum(dim=0) if by_bias else None,
         )
